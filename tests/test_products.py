@@ -67,7 +67,7 @@ def test_a_mistake_is_one_sentence(koct, tmp_path, name, out, sentence):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["table_mismatch", "fig_mismatch", "table_worth", "fig_worth"])
+@pytest.mark.parametrize("name", ["table_mismatch", "fig_mismatch", "table_worth", "fig_worth", "fig_transfer"])
 def test_a_product_that_no_file_tells_enough_for_is_left_to_the_workflow(name, tmp_path):
     with pytest.raises(KoctError, match="needs to know of the study what no file says; `snakemake` makes it"):
         make(name, REFERENCE / "mismatch", tmp_path / f"x.{'tex' if name.startswith('table') else 'pdf'}")

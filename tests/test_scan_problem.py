@@ -124,7 +124,7 @@ def test_png_slices_of_a_folder_are_one_patient(folder):
         Image.fromarray((image / 4 + 250).astype(np.uint8)).save(f"png/{i:02}.png")
     problem = SCAN(data="png", field=200.0, H=16, V=8, B=16, gap=1)
     assert not list(problem.check((1,), SIZES))
-    assert problem.understood() == "24 slices of 1 patient, PNG, from black, 0, to white, 1; 200 mm wide"
+    assert problem.understood() == "24 slices of one patient, PNG, from black, 0, to white, 1; 200 mm wide"
 
 
 def test_what_a_scan_lacks_is_one_sentence(folder):
@@ -163,7 +163,7 @@ needs_head = pytest.mark.skipif(not os.path.exists(HEAD), reason="apt install in
 @needs_head
 def test_the_head_is_scanned_at_its_size():
     problem = SCAN(data=HEAD, H=32, V=8, B=32)
-    assert problem.understood().startswith("108 slices of 1 patient, InVesalius in Hounsfield units")
+    assert problem.understood().startswith("108 slices of one patient, InVesalius in Hounsfield units")
     assert problem.side == pytest.approx(245, abs=0.1)
 
 

@@ -1,13 +1,21 @@
 """Networks of one sweep on the test pairs of another, and those that start from another sweep's fits."""
 
+import itertools
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import TINY, TINY_SWEEP
+from made_up import cell
 
+from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.study import paths
+from koct.metrics.curve_metric import CurveMetric
+from koct.report import drawing
+from koct.report.figures import fig_transfer
+from koct.study import paths, results
+from koct.workflow import when
 from koct.workflow.jobs import Jobs
 
 SMALL = {"archs": ["unet"], "unet": {"channels": 2, "levels": 1, "steps": 2}}
@@ -29,6 +37,7 @@ def test_a_fit_reads_the_one_that_it_starts_from_and_is_another_with_it():
     fewer = Jobs(starting({**FIRST, "N": [2, 4]}))
     origins = [each._curve("second", "unet")["origin"]["read"] for each in (jobs, alone, longer, fewer)]
     assert len(set(map(str, origins))) == 4
+    assert [when.origins(each.study) for each in (jobs, alone)] == [{"second": "first"}, {}]
 
 
 @pytest.mark.parametrize(
@@ -72,3 +81,58 @@ def test_networks_are_tested_on_other_pairs_without_a_fit(checkout):
     text = study.path("results/table_transfer.tex").read_text()
     assert text.count("tested on") == 2
     assert not study.plan()
+
+
+# What samples of another kind are worth, and another dose costs
+
+DOSES = {"head": 100, "head-low": 25}  # photons
+SIZES = {"head": (4, 16, 64), "head-low": (4, 64), "head-discs": (16, 128, 1024), "head-after": (2, 8)}
+
+
+def error(sweep, N, tested):
+    """Four discs are worth one slice, and a slice after them four; a wrong dose costs a quarter."""
+    slices = {"head-discs": N / 4, "head-after": 4 * N}.get(sweep, N)
+    return slices**-0.5 * 10 / DOSES[tested] ** 0.5 * (1.25 if DOSES[tested] != DOSES.get(sweep, 100) else 1)
+
+
+@pytest.fixture
+def transfer(tmp_path):
+    """Write the transfer.parquet of a study on slices and discs, at two doses."""
+    rows = [cell("head", "fbp", 0, error=0.3), cell("head-low", "fbp", 0, error=0.6)]
+    for sweep, tested in itertools.product(SIZES, DOSES):
+        for N, seed in itertools.product(SIZES[sweep], (1,) if sweep == "head-low" else (1, 2)):
+            told = {"seed": seed, "error": error(sweep, N, tested) * (1.2 if seed == 2 else 1)}
+            rows.append(cell(sweep, "unet", N, tested_on=None if tested == sweep else tested, **told))
+    labels = {sweep: f"scan, one patient, {photons} photons" for sweep, photons in DOSES.items()}
+    labels |= {"head-discs": "discs, 100 photons", "head-after": labels["head"]}
+    origin = {"koct.sweeps": json.dumps({sweep: {"label": label} for sweep, label in labels.items()})}
+    results.write(rows, results.TRANSFER, tmp_path / "transfer.parquet", origin, Stamp({}))
+    return tmp_path / "transfer.parquet"
+
+
+def test_what_samples_are_worth_and_a_dose_costs_is_below_the_panels(transfer):
+    """Numbers are those of the law; all stay on the page, and each line of panels says that it is one patient."""
+    with drawing.styled():
+        figure = fig_transfer.figure(transfer, dict.fromkeys(SIZES, "mse"), {"head-after": "head-discs"})
+        figure.canvas.draw()
+        page = figure.bbox
+        for text in itertools.chain(*(axis.texts for axis in figure.axes)):
+            box = text.get_window_extent()
+            assert page.contains(box.x0, box.y0), text
+            assert page.contains(box.x1, box.y1), text
+    slices, discs, after, doses, *others = figure.axes
+    titles = ["trained on head", "trained on discs", "discs, then head"]
+    assert [axis.get_title() for axis in (slices, discs, after)] == titles
+    titles = ["trained on 64 of head", "trained on 1,024 of discs", "discs, then 8 of head"]
+    assert [axis.get_title() for axis in (doses, *others)] == titles
+    assert [label.get_text() for label in doses.get_xticklabels()] == ["25\nphotons", "100\nphotons"]
+    for axis, expected in ((slices, "one patient"), (discs, "≤4 32 >64"), (after, "8 32"), (doses, "1.25 one patient")):
+        written = {word for text in axis.texts for word in text.get_text().replace(",", "").split()}
+        assert set(expected.split()) <= written
+    drawing.plt.close(figure)
+
+
+@pytest.mark.parametrize(("error", "text"), [(0.11, "83"), (0.1, "100"), (1.0, "≤4"), (2.0, "≤4"), (0.01, ">256")])
+def test_worth_is_where_a_curve_has_the_error_if_it_has(error, text):
+    curve = {N: [{"mse": N**-0.5}] for N in (4, 16, 64, 256)}
+    assert fig_transfer.worth(curve, [{"mse": error}], CurveMetric("mse")) == text

@@ -7,6 +7,7 @@ neighbouring slices with gaps between them.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -68,7 +69,15 @@ class ScannedImages(CTProblem):
 
     @property
     def label(self) -> str:
-        return f"scan of {os.path.basename(os.path.normpath(self.data))}, {self.beam} beam{self.conditions}"
+        words = f"scan of {os.path.basename(os.path.normpath(self.data))}", self._patients(), f"{self.beam} beam"
+        return ", ".join(filter(None, words)) + self.conditions
+
+    def _patients(self) -> str:
+        """Return of how many patients the images are; nothing of ellipses, and of what cannot be read."""
+        with contextlib.suppress(KoctError):
+            count = 0 if self.data == ELLIPSES else len({each.group for each in self._slices()})
+            return "one patient" if count == 1 else f"{count} patients" if count else ""
+        return ""
 
     @property
     def hounsfield(self) -> bool:  # type: ignore[override]
@@ -105,10 +114,8 @@ class ScannedImages(CTProblem):
         if self.data == ELLIPSES:
             return ""
         slices = self._slices()
-        patients = len({each.group for each in slices})
         return (
-            f"{len(slices)} slices of {'1 patient' if patients == 1 else f'{patients} patients'}, "
-            f"{understood(slices[0], self.units)}; {self.side:.4g} mm wide"
+            f"{len(slices)} slices of {self._patients()}, {understood(slices[0], self.units)}; {self.side:.4g} mm wide"
         )
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:

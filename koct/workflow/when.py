@@ -59,6 +59,12 @@ def transferred(study: Iterable[Sweep]) -> bool:
     return any(sweep.tested_on for sweep in study)
 
 
+def origins(study: Iterable[Sweep]) -> dict[str, str]:
+    """Return the sweep whose weights all networks of a sweep that start from others' start from, by sweep."""
+    starts = {sweep.name: {arch.starts_from for arch in sweep.archs if arch.starts_from} for sweep in study}
+    return {name: others.pop() for name, others in starts.items() if len(others) == 1}
+
+
 def pictured(study: Iterable[Sweep]) -> list[str]:
     """Return the sweeps whose reconstructions are images to look at."""
     return [sweep.name for sweep in study if sweep.pictured]
@@ -159,5 +165,5 @@ def mismatch(study: Iterable[Sweep]) -> dict[str, list[Any]]:
 
 
 ASKED: list[Callable[..., Any]] = [always, predicted, transferred, pictured, ladder, contained, benchmark, doubled]
-ASKED += [printed, claimed, compared, held_out, paired, metrics, normed, mismatch, kinds]
+ASKED += [printed, claimed, compared, held_out, paired, metrics, normed, mismatch, kinds, origins]
 QUESTIONS = {function.__name__: function for function in ASKED}
