@@ -163,7 +163,7 @@ def test_a_compiled_training_has_the_same_bits_twice_and_learns_the_same_but_for
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
 @pytest.mark.parametrize("half", [False, True], ids=["TF32", "bfloat16"])
 @pytest.mark.parametrize(("inside", "channels", "outside", "shape"), [(7, 32, 5, (3, 30, 47)), (2, 24, 1, (1, 16, 32))])
-def test_fused_learned_steps_are_as_exact_as_those_of_torch(inside, channels, outside, shape, half):
+def test_fused_learned_steps_are_exact_up_to_rounding(inside, channels, outside, shape, half):
     torch.manual_seed(0)
     step = LearnedStep(inside, channels, outside).cuda().to(memory_format=torch.channels_last)
     for parameter in step.parameters():
@@ -178,14 +178,13 @@ def test_fused_learned_steps_are_as_exact_as_those_of_torch(inside, channels, ou
             out = step(images[:, :outside], images[:, outside:])
         return out, *torch.autograd.grad(out, [images, *step.parameters()], slopes.to(out.dtype))
 
-    def error(values):
-        return [float((one - other).norm() / other.norm()) for one, other in zip(values, wanted, strict=True)]
-
     wanted = found(exact, images.detach().double().requires_grad_())
-    with torch.backends.cudnn.flags(allow_tf32=True):
-        plain, fused, again = (found(step, images, fused) for fused in (False, True, True))
+    fused, again = found(step, images, fused=True), found(step, images, fused=True)
     assert all(map(torch.equal, fused, again))
-    assert all(one < 1.5 * other + 1e-3 for one, other in zip(error(fused), error(plain), strict=True))
+    errors = [float((one - other).norm() / other.norm()) for one, other in zip(fused, wanted, strict=True)]
+    rounding = 2**-9 if half else 2**-12
+    assert errors[0] < 4 * rounding
+    assert max(errors) < 4 * rounding**0.5  # the slope of PReLU is another where rounding changes a sign
 
 
 def test_fresh_pairs_never_repeat_and_are_the_same_twice(data):
