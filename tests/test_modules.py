@@ -132,14 +132,23 @@ def test_a_length_of_a_doubling_run_has_the_bits_of_a_run_of_that_length_alone(d
 
 
 @pytest.mark.parametrize(
-    ("losses", "steps", "gain", "edge"),
-    [([1, 0.9, 0.89], 40, 0.011, False), ([1, 1.2], 20, -0.2, False), ([1, 0.8, 0.6], 40, 0.25, True)],
+    ("losses", "levels", "steps", "gain", "edge"),
+    [
+        ([1, 0.9, 0.89], [1, 0.9, 0.9], 40, 0.011, False),
+        ([1, 1.2], [1, 0.5], 20, -0.2, False),
+        ([1, 0.8, 0.6], [1, 0.8, 0.6], 40, 0.25, True),
+        ([1, 1.2, 0.8], [1, 2, 0.8], 40, 1 / 3, True),  # the training loss jumped
+        ([1, 0.9, 1.2], [1, 0.9, 1.8], 40, -1 / 3, True),
+    ],
 )
-def test_training_ends_where_twice_the_steps_gain_little_and_else_says_so(data, monkeypatch, losses, steps, gain, edge):
-    told = iter(losses)
+def test_training_ends_where_twice_the_steps_gain_little_and_else_says_so(
+    data, monkeypatch, losses, levels, steps, gain, edge
+):
+    told = zip(losses, levels, strict=True)
 
     def evaluate(self):
-        self.losses.append(next(told))
+        loss, self.levels[-1] = next(told)
+        self.losses.append(loss)
         if self.losses[-1] < self.best:
             self.best, self.best_state = self.losses[-1], self._copy(self.kept)
 

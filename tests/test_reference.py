@@ -27,7 +27,7 @@ CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 ANATOMY = yaml.safe_load((ROOT / "docs/anatomy/config.yaml").read_text())
 CONFIG["studies"] |= ANATOMY["studies"]
 CONFIG["sweeps"] |= ANATOMY["sweeps"]
-STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark", "mismatch", "anatomy", "printed")
+STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark", "mismatch", "anatomy", "printed", "head")
 AS_IN_PRINT = {  # where the phantom itself chose FBP's window and TV's λ
     "printed": [
         "shepp-logan fbp: 1 of 1 choices at an edge, N = 0",
@@ -127,6 +127,15 @@ def test_a_wrong_operator_costs_what_samples_do_not_give_back():
     assert round(off[1024] / unet[1024]) == 19
     assert dense[1024] == pytest.approx(unet[1024], rel=0.05)
     assert dense[64] > 4 * unet[64]
+
+
+def test_few_slices_of_a_head_are_worth_more_than_many_ellipses_to_deep_networks():
+    rows = table("head", "transfer")
+    means = rows[rows["tested_on"].fillna(rows["sweep"]) == "head"].groupby(["sweep", "arch", "N"])["rrmse_norm"].mean()
+    for arch in ("unet", "lpd"):
+        assert means["head", arch, 4] < means["head-ellipses", arch].min()
+        assert means["head-after-ellipses", arch, 16] == pytest.approx(means["head", arch, 16], rel=0.02)
+        assert means["head-ellipses", arch].min() > means["head", "tv", 0]
 
 
 def test_the_rows_that_newcomers_take_are_those_of_the_benchmark():

@@ -48,6 +48,8 @@ LEAST_PEAK = 0.1  # of an image, as a share of the largest: an empty image would
 DECAY = 5  # one of so many steps of a length is taken while the rate falls
 WARM_UP = 10  # one of so many steps of the first length is taken while the rate rises
 DRAWN = 32  # steps whose fresh pairs are drawn together
+AVERAGED = 10  # of the first length, one over the share of the steps over which the training loss is averaged
+JUMP = 0.5  # of the training loss, by how much a longer training must not exceed one of half its length
 
 
 @contextlib.contextmanager
@@ -115,7 +117,7 @@ def batches(seed: int, N: int, batch: int, steps: int, stream: int = 2) -> np.nd
     return np.concatenate([rng.permutation(N) for _ in range(passages)])[: steps * batch].reshape(steps, batch)
 
 
-KEPT = ("best", "best_state", "worse", "losses", "before")  # of a trainer, in a checkpoint
+KEPT = ("best", "best_state", "worse", "losses", "levels", "before")  # of a trainer, in a checkpoint
 
 
 class ModuleNetwork(Network):
@@ -249,6 +251,7 @@ class Trainer:
         self.shares = torch.as_tensor(share, dtype=torch.float32, device=device)
         self.number = torch.zeros(1, dtype=torch.int64, device=device)  # of the step
         self.loss = torch.zeros((), device=device)
+        self.level = torch.zeros((), device=device)  # the mean loss of the last steps
 
     def _on_device(self, x: Array, y: Array) -> tuple[Array, Array]:
         """Return samples with measurements, if they have some, where operators compute."""
@@ -288,6 +291,7 @@ class Trainer:
                 torch._foreach_mul_(moves, self.shares.index_select(0, self.number)[0])
                 torch._foreach_add_(self.means, moves)
         self.loss.copy_(loss.detach())
+        self.level.lerp_(self.loss, min(1.0, AVERAGED / self.arch.first))
         self.number += 1
 
     def run(self) -> ModuleNetwork:
@@ -310,6 +314,7 @@ class Trainer:
         take = self._recorded() if self.cuda else self.step
         self.best, self.best_state, self.worse, self.seconds = math.inf, self._copy(self.kept), 0, 0.0
         self.losses: list[float] = []  # of trainings of each length
+        self.levels: list[float] = []  # of their training loss
         self.before: tuple[list[torch.Tensor], torch.Tensor] | None = None  # what a branch began with
         self.part = 0  # of the fresh pairs
         done = self.first = self._resume()
@@ -341,7 +346,13 @@ class Trainer:
         """Whether more steps would not help, as far as the schedule knows."""
         if self.arch.patience and self.worse >= self.arch.patience:
             return True
-        return self.gain is not None and self.gain < self.arch.gain
+        return self.gain is not None and self.gain < self.arch.gain and not self.jumped
+
+    @property
+    def jumped(self) -> bool:
+        """Whether the last doubling ended above the training loss before it: it was lost on the way, not learned."""
+        before, last = self.levels[-2:]
+        return last > before + JUMP * abs(before)
 
     @property
     def gain(self) -> float | None:
@@ -385,8 +396,10 @@ class Trainer:
 
     def _end_branch(self, length: int, done: int) -> None:
         """Judge a training of this length, and go back to where its rate began to fall."""
+        self.levels.append(float(self.level))
         self._evaluate()
         about = "" if self.gain is None else f", {100 * self.gain:.2g} % less than half of them"
+        about += ", since the training loss jumped" if self.gain is not None and self.jumped else ""
         print(f"{length:,} steps: validation loss {self.losses[-1]:.6g}{about}", flush=True)
         assert self.before is not None
         tensors, random = self.before
@@ -418,7 +431,7 @@ class Trainer:
             yield from self.kept.module.state_dict().values()
         for state in self.optimiser.state.values():
             yield from (value for value in state.values() if isinstance(value, torch.Tensor))
-        yield self.number
+        yield from (self.number, self.level)
 
     def _recorded(self) -> Callable[[], None]:
         """Return a step as a CUDA graph. Recording takes a few steps, all of which are undone."""
