@@ -1,9 +1,9 @@
 """Three 3×3 convolutions with PReLU between them, and their gradients, in eleven CUDA kernels written in Triton.
 
-Unrolled networks consist of these on few channels, where a call of a library takes longer than its arithmetic: torch
-launches some sixty kernels for the same (docs/speed.md). Between the kernels images have their channels last, and are
-padded by reading nothing: a tap outside an image is zero. A convolution is a matrix product for each of its nine taps.
-Sums over pixels are those of equal parts, which are added in order: the same input gives the same bits.
+Unrolled networks consist of these on few channels, where a call of a library takes longer than its arithmetic: for
+primal–dual an H200 takes 329 µs instead of 764 (docs/speed.md). Between the kernels images have their channels last,
+and are padded by reading nothing: a tap outside an image is zero. A convolution is a matrix product for each of its
+nine taps. Sums over pixels are those of equal parts, which are added in order: the same input gives the same bits.
 """
 # Triton interprets the annotations of its kernels, so they have no type hints.
 # mypy: allow-untyped-defs, allow-incomplete-defs
