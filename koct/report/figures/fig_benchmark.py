@@ -1,5 +1,7 @@
 """Error and structural similarity against N where a network is a torch module; a column per sweep."""
 
+import math
+
 import numpy as np
 
 from koct.base import FRESH
@@ -20,6 +22,7 @@ condition: the mean over seeds, with one dash per seed. Grey horizontal lines ne
 Read it from left to right: what is best with N samples, and what more samples buy. At the right end, behind dots, are
 fresh samples, which never repeat: what no more samples can give. SSIM is better the higher it is.""",
 )
+COLUMNS = 3
 SIZE = (3.0, 2.3)  # inches of a panel
 LABELS = 1.2  # inches right of it
 APART = 7.5  # points between labels
@@ -33,20 +36,27 @@ def figure(cells_path, curves_path):
     cells += fresh(inputs.rows(cells_path, ())[0])
     points = {(row["sweep"], row["arch"], row["N"]): row for row in [*baselines, *curves, *endless]}
     metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
-    sweeps = list(metrics)
-    made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.24, below=0.42, down=0.26)
-    for column, sweep in enumerate(sweeps):
+    columns = min(COLUMNS, len(metrics))
+    blocks = math.ceil(len(metrics) / columns)
+    down = 0.26 if blocks == 1 else 0.7
+    made, axes = drawing.panels(2 * blocks, columns, SIZE, 0.75, LABELS, above=0.24, below=0.42, down=down)
+    pairs = [pair for line in range(0, 2 * blocks, 2) for pair in zip(axes[line], axes[line + 1], strict=True)]
+    for above, below in pairs[len(metrics) :]:
+        above.set_axis_off()
+        below.set_axis_off()
+    pairs = dict(zip(metrics, pairs, strict=False))
+    for sweep, (above, below) in pairs.items():
         rows = [row for row in cells if row["sweep"] == sweep]
         lines = [row for row in free if row["sweep"] == sweep]
-        for axis, metric in zip(axes[:, column], (metrics[sweep], CurveMetric("ssim")), strict=True):
+        for axis, metric in ((above, metrics[sweep]), (below, CurveMetric("ssim"))):
             panel(axis, rows, lines, metric, names, points)
             axis.set_ylabel(f"test {metric.label}", labelpad=2)
-        axes[0, column].set(yscale="log", title=names.problem(sweep, sweep))
-        axes[0, column].tick_params(labelbottom=False)
-        axes[1, column].set_xlabel(f"training {names.counted(sweep)} $N$")
-    for row in axes:
-        drawing.share_limits(dict(enumerate(row)))
-        for axis in row:
+        above.set(yscale="log", title=names.problem(sweep, sweep))
+        above.tick_params(labelbottom=False)
+        below.set_xlabel(f"training {names.counted(sweep)} $N$")
+    for same in zip(*pairs.values(), strict=True):
+        drawing.share_limits(dict(enumerate(same)))
+        for axis in same:
             label_ends(axis)
     drawing.label_once(axes)
     made.align_ylabels()
