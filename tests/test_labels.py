@@ -2,6 +2,7 @@
 
 from concurrent.futures import Future
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from koct.contracts.spec import Cell, encode_problem
 from koct.errors import KoctError
 from koct.networks import unpaired_layers
 from koct.networks.torch_layers import UNet
+from koct.networks.training import Trainer
 from koct.operators.algebra import Matrix
-from koct.operators.fanbeam import fbp
+from koct.operators.fanbeam import Projector, fbp
 from koct.operators.geometry import ParallelBeam
 from koct.problems import fresh, pools
 from koct.report.tables import table_worth
@@ -133,7 +135,8 @@ def test_a_mixture_reads_the_pairs_of_N_and_the_scans_behind_them_and_nothing_el
 @pytest.mark.parametrize(("source", "paired"), [("equivariant", "lpd"), ("noise2inverse", "unet")])
 def test_a_network_learns_from_scans_at_the_steps_batch_and_rate_of_its_module(source, paired):
     own, other = (asdict(registry.architecture(name)()) for name in (source, paired))
-    assert {name for name, value in own.items() if value != other.get(name, value)} == {"loss"}
+    changed = {"loss", "gain"} if source == "noise2inverse" else {"loss"}  # its loss has the noise of its targets
+    assert {name for name, value in own.items() if value != other.get(name, value)} == changed
 
 
 @pytest.mark.parametrize("source", UNPAIRED)
@@ -207,6 +210,23 @@ def test_the_estimated_risk_of_a_linear_network_is_its_error_on_the_mean():
     assert abs(difference.mean()) < 0.05 * estimated.mean()
 
 
+@pytest.mark.parametrize("size", [1.0, 50.0])
+def test_the_risk_of_scans_is_in_the_unit_of_pixels_whatever_the_operator(size):
+    """That of images whose pixels are off by noise is its variance, as is the squared error of turned images."""
+    random = torch.Generator().manual_seed(0)
+    A = Matrix(size * np.random.default_rng(1).standard_normal((30, 64)), (8, 8), (1, 30))
+    network = unpaired_layers.Equivariance(torch.nn.Identity(), A, 0.0)
+    off = 0.1 * torch.randn(400, 64, generator=random)
+    assert float(A.flat(off).square().sum(1).mean()) / network.unit == pytest.approx(0.01, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("losses", "gain"), [((4.0, 3.0), 0.25), ((1.0, -1.0), 2.0), ((-1.0, -2.0), 1.0), ((0.0, 0.0), 0.0)]
+)
+def test_a_gain_is_what_a_loss_falls_by_where_estimates_of_a_risk_are_negative_too(losses, gain):
+    assert Trainer.gain.fget(SimpleNamespace(losses=[9.0, *losses])) == gain
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_group_of_views_is_a_scan_of_its_own_and_all_groups_together_are_the_scan(count):
     geometry, fewer = (ParallelBeam(16, V, 20, bin=1.2, image=16.0) for V in (12, 12 // count))
@@ -219,6 +239,15 @@ def test_a_group_of_views_is_a_scan_of_its_own_and_all_groups_together_are_the_s
     back = (splits.masks * splits.reconstruction.T(z)).sum(1, keepdim=True)  # the adjoint
     torch.testing.assert_close((parts * z).sum(), (x * back).sum())
     torch.testing.assert_close(splits(x), parts.mean(1, keepdim=True))  # of a network that does nothing
+
+
+def test_groups_of_odd_views_are_as_bright_as_all_views():
+    """Of 15 views, groups have 8 and 7."""
+    geometry = ParallelBeam(16, 15, 24, bin=1.0, image=16.0)
+    splits = unpaired_layers.Splits(torch.nn.Identity(), fbp(geometry, None), 2)
+    disc = (torch.hypot(*torch.meshgrid(*[torch.arange(16) - 7.5] * 2, indexing="ij")) < 5).float()[None, None]
+    one, other = splits.images(Projector(geometry)(disc))[0, :, 4:12, 4:12].mean((1, 2)).tolist()
+    assert one == pytest.approx(other, rel=0.03)
 
 
 def test_turning_by_right_angles_moves_pixels(monkeypatch):
@@ -271,6 +300,40 @@ def test_a_deep_image_prior_has_the_same_bits_twice_and_stops_where_noise_explai
     residual, start = term.residual(found), term.residual(0 * found)
     assert (residual <= 1.001 * term.limit).any()
     assert (residual < start / 10).all()
+
+
+def test_an_image_prior_that_noise_never_explains_is_the_one_with_the_least_loss():
+    """More steps can only lower the loss of what comes back, however Adam jumps."""
+    A, x = Matrix(np.eye(16), (4, 4), (16,)), torch.as_tensor(np.random.default_rng(0).standard_normal((2, 16)))
+    term, network = unpaired_layers.Weighed.of(A, x.float(), torch.full((2, 16), 1e-9)), UNet(2, 2)
+    torch.nn.init.normal_(network.last.weight)
+
+    def losses(steps):
+        torch.manual_seed(1)
+        found = unpaired_layers.image_prior(term, (4, 4), network, 0.5, 1.0, steps)
+        return term.residual(found) / term.limit + unpaired_layers.total_variation(found.reshape(2, 1, 4, 4))
+
+    values = torch.stack([losses(steps) for steps in (1, 4, 8, 16, 32)])
+    assert (values.diff(dim=0) <= 1e-5 * values[:-1]).all()
+
+
+@pytest.mark.parametrize("images", ["scaled", "printed"])
+def test_image_priors_fit_images_whose_peak_is_about_one(monkeypatch, tmp_path, images):
+    """So that the weight of total variation means the same where images have either sign, or fill little."""
+    problem, terms = registry.problem("ellipses50")(H=16, V=20, B=24, images=images), []
+    pools.make(problem, 1, Sizes(train=2, val=2, test=6), str(tmp_path / "pool.npy"))
+    arch = registry.architecture("deep-image-prior")(steps=1, levels=2, channels=2)
+    data = cells.Data(Cell("E", problem, arch, 0, 1, ()), {"pool": str(tmp_path / "pool.npy")})
+
+    def prior(term, *others):
+        terms.append(term.x.cpu())
+        return 0 * term.A.T.flat(term.x)
+
+    monkeypatch.setattr(unpaired_layers, "image_prior", prior)
+    x, y = (torch.as_tensor(read("test")) for read in (data.pool.x, data.pool.y))
+    arch.reconstruct(data, x)
+    scale = x.abs().sum(1) / torch.cat(terms)[:6].abs().sum(1)
+    assert (abs(torch.log(scale / y.abs().amax(1))) < np.log(2)).all()
 
 
 def test_image_priors_of_several_scans_are_those_of_each():

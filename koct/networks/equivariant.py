@@ -18,9 +18,10 @@ from koct.networks.module import ScanArchitecture, check_noise
 class EquivariantArchitecture(LearnedPrimalDual, ABC):
     """The learned primal–dual network with a loss of scans without images, which it learns from alone or besides."""
 
+    # of 0, 0.2, 1, 5 and 50 the best with 64 scans of 12 views of ellipses at H = 32
     weight: float = option(
-        "weight of the squared error of turned images, beside the risk of the measurements",
-        default=0.1,
+        "weight of the squared error of turned images, beside the risk of the measurements, both for a pixel",
+        default=1.0,
         minimum=0,
     )
 
@@ -31,8 +32,7 @@ class EquivariantArchitecture(LearnedPrimalDual, ABC):
     def iterated(self, A: Any, start: Any) -> Any:
         from koct.networks.unpaired_layers import Equivariance
 
-        network = super().iterated(A, start)
-        return Equivariance(network, A, network.size, self.weight)
+        return Equivariance(super().iterated(A, start), A, self.weight)
 
     def samples(self, network: Any, x: Any, y: Any) -> tuple[Any, Any]:
         """Return scans without images with the standard deviation of their noise."""

@@ -20,6 +20,14 @@ class Noise2Inverse(ScanArchitecture, UNetArchitecture):
     takes = "measurements"
 
     splits: int = option("groups of views; each one's FBP is predicted from the others'", default=2, minimum=2)
+    gain: float = option(
+        "share of the validation loss that doubling must gain for `warmup-stable-decay` to continue; most of that loss "
+        "is the noise of what is predicted, which no step lowers",
+        default=2e-4,
+        above=0,
+        maximum=1,
+        later=True,
+    )
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)

@@ -18,8 +18,8 @@ class SemiSupervised(EquivariantArchitecture):
     more_scans: int = option(  # type: ignore[misc]
         "scans without images, which N does not count: of the training samples behind the N pairs", minimum=1
     )
-    # of 0.1, 1 and 10 the best with 4 and with 16 pairs, and 64 more scans, of ellipses at H = 16
-    share: float = option("weight of the loss of scans, beside that of pairs", default=10.0, above=0)
+    # of 0.1, 0.3, 1, 3 and 10 the best with 4 and with 16 pairs, and 64 more scans, of ellipses at H = 16
+    share: float = option("weight of the loss of scans, beside that of pairs", default=3.0, above=0)
 
     @property
     def label(self) -> str:  # type: ignore[override]

@@ -357,7 +357,10 @@ class Trainer:
     @property
     def gain(self) -> float | None:
         """The share of the validation loss that the last doubling of the length has taken away."""
-        return 1 - self.losses[-1] / self.losses[-2] if len(self.losses) > 1 else None
+        if len(self.losses) < 2:
+            return None
+        before, last = self.losses[-2:]  # a risk that is estimated may be negative
+        return (before - last) / (abs(before) or 1.0)
 
     def _finish(self) -> ModuleNetwork:
         """Return the trained network."""
@@ -479,12 +482,13 @@ class Trainer:
             self.best, self.best_state, self.worse = score, self._copy(self.kept), 0
 
     def _own_loss(self) -> float:
-        """Return the mean loss of the samples that judge, with the same random numbers every time."""
-        module, found = self.kept.module.eval(), []
+        """Return the mean loss of the samples that judge, few of them several times, always with the same numbers."""
+        module, found, times = self.kept.module.eval(), [], math.ceil(TOGETHER / len(self.val_x))
         with torch.no_grad(), torch.random.fork_rng(devices=["cuda"] if self.cuda else []):
             torch.manual_seed(0)
-            for part in zip(self.val_x.split(TOGETHER), self.val_targets.split(TOGETHER), strict=True):
-                found.append(self.losses_of(module, *part).double())
+            for _ in range(times):
+                for part in zip(self.val_x.split(TOGETHER), self.val_targets.split(TOGETHER), strict=True):
+                    found.append(self.losses_of(module, *part).double())
         return float(torch.cat(found).mean())
 
     def _update_kept(self) -> None:

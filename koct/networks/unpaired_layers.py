@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,14 +18,15 @@ from koct.operators.algebra import Operator
 
 EXACT = 1e-4  # share of the measurements: where there is no noise, a smaller residual is none
 SLACK = 1.1  # residual that is as good as the least, where none is as small as the noise
+WHITE = 8  # images of noise that say how large A is
 SMOOTHED = 1e-3  # length of a gradient, as a share of the size of images, below which TV is not sharp
 
 
 class Splits(nn.Module):
     """Noise2Inverse: views in `count` groups, and a network that predicts the FBP of one from that of the others.
 
-    A group has every `count`-th view. Its FBP is that of its views alone, times `count`: the mean over all groups is
-    the FBP of all views.
+    A group has every `count`-th view. Its FBP is that of its views alone, which stand for all; where groups have as
+    many views, their mean is the FBP of all views.
     """
 
     masks: torch.Tensor
@@ -33,8 +35,8 @@ class Splits(nn.Module):
         super().__init__()
         self.network, self.reconstruction = network, reconstruction
         views, *others = reconstruction.domain
-        group = torch.arange(views) % count == torch.arange(count)[:, None]
-        masks = count * group.float().reshape(count, views, *(1 for _ in others))
+        group = (torch.arange(views) % count == torch.arange(count)[:, None]).float()
+        masks = (views / group.sum(1, keepdim=True) * group).reshape(count, views, *(1 for _ in others))
         self.register_buffer("masks", masks, persistent=False)
 
     def images(self, x: torch.Tensor) -> torch.Tensor:
@@ -82,10 +84,12 @@ class Equivariance(nn.Module):
     that are turned are images, so that the network has to find y again in A y for every turned y = f(x).
     """
 
-    def __init__(self, network: nn.Module, A: Operator, size: float, weight: float) -> None:
+    def __init__(self, network: nn.Module, A: Operator, weight: float) -> None:
         super().__init__()
         self.network, self.A, self.weight = network, A, weight
-        self.unit = size**2 * math.prod(A.domain)  # of a squared residual, so that it is one of a pixel
+        # the squared residual of images whose pixels are off by one, independently: both errors are those of a pixel
+        white = np.random.default_rng(0).standard_normal((WHITE, A.shape[1]))
+        self.unit = float((A.flat(white) ** 2).sum()) / WHITE
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.network(x)
@@ -253,7 +257,8 @@ def image_prior(
     """Return flat images (n, size) of untrained networks, each of whose weights fit one scan (Baguer et al., 2020).
 
     All start from the weights of `network`, whose input is noise. The weighted residual per measurement and `tv` times
-    the total variation fall along Adam's steps; an image is that of the first step whose residual noise explains.
+    the total variation fall along Adam's steps. An image is that of the first step whose residual noise explains; where
+    there is none, that of the step with the least loss.
     """
     rows, count = shape if len(shape) == 2 else (1, *shape), len(term.x)
     noise = torch.rand(1, 1, *rows, device=term.x.device)
@@ -264,15 +269,18 @@ def image_prior(
     of_each = torch.func.vmap(lambda own: torch.func.functional_call(network, own, (noise,))[0])
     optimiser = torch.optim.Adam(weights.values(), lr)
     found = torch.zeros(count, math.prod(shape), device=term.x.device)
-    done = torch.zeros(count, 1, dtype=torch.bool, device=term.x.device)
+    done = torch.zeros(count, dtype=torch.bool, device=term.x.device)
+    least = torch.full((count,), math.inf, device=term.x.device)
     for _ in range(steps):
         images = of_each(weights) - noise  # which a residual network adds
         residual = term.residual(images.flatten(1))
-        found = torch.where(done, found, images.detach().flatten(1))
-        done |= (residual <= term.limit)[:, None]
+        losses, explained = residual / term.limit + tv * total_variation(images), residual <= term.limit
+        better = ~done & (explained | (losses < least))
+        found = torch.where(better[:, None], images.detach().flatten(1), found)
+        least, done = torch.where(better, losses.detach(), least), done | explained
         if bool(done.all()):
             break
         optimiser.zero_grad()
-        (residual / term.limit + tv * total_variation(images)).sum().backward()
+        losses.sum().backward()
         optimiser.step()
     return found

@@ -38,7 +38,7 @@ def errors(network: Network, data: cells.Data, tests: Pool | None = None) -> dic
     if data.cell.arch.validation == "labels":
         validated = data.predict(network, "val") if data.validated is None else data.validated
         validation = metrics.error_of("mse", data.problem.inside)(validated, data.read("y", "val"))
-    else:
+    elif data.cell.arch.trained:  # what needs no sample has run to choose its strength, or takes long for an image
         data.predict(network, "val", 1)  # warms up
     x, started = data.device.put(tests.x("test")), time.perf_counter()
     predicted = data.images(network, x)

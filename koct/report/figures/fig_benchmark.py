@@ -72,10 +72,11 @@ def figure(cells_path, curves_path):
     return made
 
 
-def panel(axis, rows, lines, metric, names, told):
+def panel(axis, rows, lines, metric, names, told, styles=None):
     """Draw the curves of a sweep, and remember where each ends: (N, value, label, colour).
 
-    `told` has the rows of curves.parquet, which say what was at an edge: {(sweep, arch, N): row}.
+    `told` has the rows of curves.parquet, which say what was at an edge: {(sweep, arch, N): row}. `styles` are the
+    lines of curves, {arch: style}; by default all are solid.
     """
     axis.ends = []
     sizes = sorted({row["N"] for row in rows if row["N"] != FRESH})
@@ -94,7 +95,8 @@ def panel(axis, rows, lines, metric, names, told):
         at = {end if N == FRESH else N: same for (N,), same in grouped(group, "N").items()}
         points = {N: metric.mean(at[N]) for N in sorted(at)}
         colour, last = names.colour(arch), list(points)[-2:]
-        axis.plot(*zip(*((N, points[N]) for N in points if end != N), strict=True), color=colour)
+        style = (styles or {}).get(arch, "-")
+        axis.plot(*zip(*((N, points[N]) for N in points if end != N), strict=True), linestyle=style, color=colour)
         if end in points:
             axis.plot(last, [points[N] for N in last], ":", color=colour)
         axis.plot(points.keys(), points.values(), names.marker(arch), color=colour)

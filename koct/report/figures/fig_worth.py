@@ -1,51 +1,87 @@
-"""Error against N by what N counts: pairs, scans or images; a line of panels per sweep."""
+"""Error against N of networks that learn from pairs, scans or images, on one axis; below, on scans of another kind."""
+
+from matplotlib.lines import Line2D
 
 from koct.contracts import LEARNS_FROM
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.figures.fig_benchmark import LABELS, SIZE, label_ends, panel
+from koct.report.figures.fig_benchmark import label_ends, panel
 from koct.report.product import Product
-from koct.study.results import fresh
+from koct.study.results import baselines, fresh, grouped, trained
 
 PRODUCT = Product(
     title="pairs, scans, images",
     about="error against N by [scans, images and pairs](labels.md)",
-    reads=("cells.parquet", "curves.parquet"),
+    reads=("cells.parquet", "transfer.parquet"),
     when="kinds",
-    takes=("kinds",),
+    takes=("kinds", "metrics"),
     caption="""\
-**Test error against the number of training samples, by what is counted**: pairs, scans without an image, images without
-a scan. The mean over seeds, with one dash per seed. Horizontal lines need no sample.
+**Test error against the number of training samples**, solid where they are pairs, broken where they are scans without
+an image, broken with dots where they are images without a scan: the mean over seeds, with one dash per seed. Horizontal
+lines need no sample.
 
-Panels of one line have the same axes: at one height, their N say how many samples of one kind are worth how many of
-another. At the right end, behind dots, are fresh samples, which never repeat.""",
+At one height, the N of two curves say how many samples of one kind are worth how many of the other. At the right end,
+behind dots, are fresh samples, which never repeat. Lower panels have the same networks on scans of another kind; thin
+lines learned from that kind.""",
 )
+SIZE = (1.8, 2.1)  # inches of a panel: two with their labels are as wide as a page
+LABELS = 1.12  # inches right of it
+STYLES = dict(zip(LEARNS_FROM, ("-", (0, (4, 1.5)), (0, (6, 1.5, 1, 1.5, 1, 1.5))), strict=True))
+THIN = {"linewidth": 0.6, "markersize": 2.2}
 
 
-def figure(cells_path, curves_path, kinds):
-    told, names = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
+def figure(cells_path, transfer_path, kinds, metrics):
     kinds = inputs.of_study(kinds)
-    points = {(row["sweep"], row["arch"], row["N"]): row for row in told}
-    cells, free, _ = inputs.split(cells_path, ("sweep", "arch", "N", "H"))
-    cells += fresh(inputs.rows(cells_path, ())[0])
-    columns = [kind for kind in LEARNS_FROM if any(kind in of.values() for of in kinds.values())]
-    made, axes = drawing.panels(
-        len(kinds), len(columns), SIZE, left=0.75, right=LABELS, above=0.3, below=0.42, across=LABELS + 0.5, down=0.75
-    )
-    for line, (sweep, of) in zip(axes, kinds.items(), strict=True):
-        metric = CurveMetric(next(row["metric"] for row in told if row["sweep"] == sweep))
-        lines, drawn = [row for row in free if row["sweep"] == sweep], []
-        for axis, kind in zip(line, columns, strict=True):
-            rows = [row for row in cells if row["sweep"] == sweep and of.get(row["arch"], "").startswith(kind)]
-            if not rows:
-                axis.set_axis_off()
-                continue
-            panel(axis, rows, lines, metric, names, points)
-            axis.set(yscale="log", xlabel=f"training {kind} $N$")
+    cells, names = inputs.rows(cells_path, ("sweep", "arch", "N", "H"))
+    moved = [row for row in inputs.rows(transfer_path, ("tested_on",), empty=True)[0] if row["tested_on"]]
+    places = {
+        sweep: [None, *dict.fromkeys(row["tested_on"] for row in moved if row["sweep"] == sweep)] for sweep in kinds
+    }
+    lines = max(map(len, places.values()))
+    made, axes = drawing.panels(lines, len(kinds), SIZE, 0.75, LABELS, 0.3, 0.42, across=LABELS + 0.5, down=0.45)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for column, (sweep, of) in zip(axes.T, kinds.items(), strict=True):
+        drawn, styles = [], {arch: STYLES[kind.split()[0]] for arch, kind in of.items()}
+        for axis, other in zip(column, places[sweep], strict=False):
+            metric, home = (
+                CurveMetric(metrics[other or sweep]),
+                [row for row in cells if row["sweep"] == (other or sweep)],
+            )
+            rows = [row for row in moved if (row["sweep"], row["tested_on"]) == (sweep, other)] if other else home
+            axis.set_axis_on()
+            panel(axis, trained(rows) + fresh(rows), baselines(home), metric, names, _edges(rows + home), styles)
+            if other:
+                _draw_thin(axis, trained(home), metric, names)
+            axis.set(yscale="log", xlabel="training samples $N$", ylabel=f"test {metric.label}")
+            axis.yaxis.labelpad = 2
+            axis.set_title(f"tested on {other}" if other else names.problem(sweep, sweep), fontsize=7.5)
+            axis.tick_params(axis="x", labelsize=6.5)
             drawn.append(axis)
-        line[0].set(title=names.problem(sweep, sweep), ylabel=f"test {metric.label}")
         drawing.share_limits(dict(enumerate(drawn)))
         for axis in drawn:
+            drawing.label_powers(axis.yaxis)
             label_ends(axis)
+    drawing.label_once(axes)
+    shown = {kind for of in kinds.values() for each in of.values() for kind in each.split(" and ")[:1]}
+    keys = {
+        f"{kind} to learn from": Line2D([], [], color=drawing.MARK, ls=STYLES[kind]) for kind in STYLES if kind in shown
+    }
+    if len(axes) > 1:
+        keys["learned from such scans"] = Line2D([], [], color=drawing.MARK, marker=".", **THIN)
+    drawing.legend_below(made, keys | drawing.handles(*axes.flat), 0.08)
     drawing.note_below(made, drawing.told_fresh(cells, names))
     return made
+
+
+def _edges(rows):
+    """Return {(sweep, arch, N): row} of what was at an edge: as curves.parquet says it, of rows on other scans, too."""
+    groups = grouped(rows, "sweep", "arch", "N")
+    return {key: {**same[0], "edges": sum(bool(row["edge"]) for row in same)} for key, same in groups.items()}
+
+
+def _draw_thin(axis, rows, metric, names):
+    """Draw curves of networks that learned from what a panel tests on."""
+    for (arch,), group in grouped(rows, "arch").items():
+        points = [(N, metric.mean(same)) for (N,), same in sorted(grouped(group, "N").items())]
+        axis.plot(*zip(*points, strict=True), color=names.colour(arch), marker=names.marker(arch), **THIN)

@@ -4,7 +4,7 @@ from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
-from koct.report.table import BREAK, Span, Table
+from koct.report.table import BREAK, Span, Table, chosen, dagger
 from koct.study import crossings
 from koct.study.results import Images, grouped, trained
 
@@ -27,9 +27,11 @@ def table(cells_path, images_path, kinds, metrics):
     rows, names = inputs.rows(cells_path, ("sweep", "arch", "N", "H"))
     kinds, tested, body = inputs.of_study(kinds), Images(images_path), []
     others = {arch: kind for of in kinds.values() for arch, kind in of.items() if "pairs" not in kind}
+    compared = [row for row in trained(rows) if row["sweep"] in kinds]
+    marks = {arch: dagger([row for row in compared if row["arch"] == arch]) for arch in others}
     for sweep, of in kinds.items():
         metric = CurveMetric(metrics[sweep])
-        curves = grouped([row for row in trained(rows) if row["sweep"] == sweep], "arch")
+        curves = grouped([row for row in compared if row["sweep"] == sweep], "arch")
         about = next(iter(curves.values()))[0]
         body += [BREAK, [Span(3 + len(others), "@{}l", f"{names.sweep(about)}, {metric.label}")]]
         for arch in (arch for arch in of if of[arch] == "pairs"):
@@ -39,14 +41,18 @@ def table(cells_path, images_path, kinds, metrics):
                 }
                 first = {other: min(row["N"] for row in curves[other,]) for other in found}
                 worth = [_worth(found[other], N, first[other]) if other in found else "--" for other in others]
-                body.append([INDENT + names.arch(arch), count(N), power_of_ten(metric.mean(cells)), *worth])
+                body.append(
+                    [INDENT + names.arch(arch), count(N), power_of_ten(metric.mean(cells)) + dagger(cells), *worth]
+                )
     return Table(
         caption="The mean test error of networks that learned from $N$ pairs, and how many scans or images another "
         "network needs for the same error, over $N$: what one pair is worth to it. Between the $N$ of the study, "
         r"errors are interpolated. In brackets, the $90\,\%$ interval by the bootstrap. Not decided: nothing follows "
-        "from these curves.",
+        "from these curves." + chosen(names, compared),
         columns="lrr" + "r" * len(others),
-        head=[["", "pairs", "error", *(f"{kind} for\n{names.arch(arch)}" for arch, kind in others.items())]],
+        head=[
+            ["", "pairs", "error", *(f"{kind} for\n{names.arch(arch)}{marks[arch]}" for arch, kind in others.items())]
+        ],
         body=body[1:],
     )
 
