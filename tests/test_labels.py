@@ -241,6 +241,21 @@ def test_a_group_of_views_is_a_scan_of_its_own_and_all_groups_together_are_the_s
     torch.testing.assert_close(splits(x), parts.mean(1, keepdim=True))  # of a network that does nothing
 
 
+def test_the_loss_of_groups_is_the_error_of_what_is_predicted_and_the_noise_of_its_target():
+    """Proposition 1 of Noise2Inverse, for any network: what is learned is the FBP of a group without its noise."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(4, 1, 3, padding=1)
+    )
+    splits = unpaired_layers.Splits(network, fbp(ParallelBeam(8, 12, 12, bin=1.0, image=8.0), None), 2).eval()
+    clean = torch.randn(1, 1, 12, 12).expand(4000, 1, 12, 12)
+    noisy = clean + torch.randn(4000, 1, 12, 12)
+    with torch.no_grad():
+        parts, targets = splits.images(noisy), splits.images(clean)
+        error, noise = (splits._predicted(parts) - targets).square().mean(), (parts - targets).square().mean()
+        torch.testing.assert_close(splits.losses(noisy).mean(), error + noise, rtol=0.01, atol=0)
+
+
 def test_groups_of_odd_views_are_as_bright_as_all_views():
     """Of 15 views, groups have 8 and 7."""
     geometry = ParallelBeam(16, 15, 24, bin=1.0, image=16.0)
