@@ -32,7 +32,7 @@ def main():
     parser.add_argument("--steps", type=int, default=2000, help="of the U-Net")
     arguments = parser.parse_args()
     scan = problem("fanbeam")(H=32, V=20, B=32, rays="analytic", photons=1e4)
-    unet = {"channels": 16, "levels": 3, "steps": arguments.steps, "batch": 4, "lr": 5e-3}
+    unet = {"channels": 16, "levels": 3, "sees": "best", "steps": arguments.steps, "batch": 4, "lr": 5e-3}
     print(f"| network | chosen | {' | '.join(f'N = {N}' for N in SIZES)} |\n|---|---|{'---|' * len(SIZES)}")
     with tempfile.TemporaryDirectory() as folder:
         places = [str(Path(folder) / f"{seed}.npy") for seed in range(1, arguments.seeds + 1)]

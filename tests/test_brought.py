@@ -48,9 +48,9 @@ class After(FC):
     uses_lambdas, requires_cell = False, "fc"
 """
 STARTED = """
-from koct.networks.unet import UNetArchitecture
+from koct.networks.unet import ResidualUNet
 
-class Started(UNetArchitecture):
+class Started(ResidualUNet):
     uses_lambdas = True
 """
 
@@ -155,11 +155,13 @@ def test_the_rows_of_the_benchmark_are_taken(folder, monkeypatch):
         archive.extractall("results")
     settings = {**yaml.safe_load((ROOT / "config.yaml").read_text()), "study": "benchmark"}
     jobs = Jobs(settings)
-    known = {str(path) for path in Path("results/brought").rglob("*.json")}
-    assert set(jobs.cells) & known == known
+    rows = {str(path) for path in Path("results/brought").rglob("*.json")}
+    known = {row for row in rows if "/unet/" not in row}  # it sees more today
+    assert set(jobs.cells) & rows == known
+    assert jobs.refused == {"other options": len(rows) - len(known)}
     sweep = jobs.study[0]
     pool = settings["sweeps"][sweep.name]["pool"] = {"train": sweep.pool.train + 1, "val": sweep.pool.val}
     pool["test"] = sweep.pool.test
-    assert set(Jobs(settings).refused) == {"unknown origin"}
+    assert set(Jobs(settings).refused) == {"unknown origin", "other options"}
     monkeypatch.setattr(brought, "NUMBERS", 2)
     assert not Jobs(settings).brought

@@ -63,13 +63,29 @@ def test_a_network_beats_the_known_reconstruction_with_the_same_bits_twice_and_i
     assert made.cell.arch.cost(Workload(9 * 16, 14 * 14, 12, SIZES, 0, Cost(1e5))).operations > 2e10
 
 
+def test_a_unet_sees_the_known_reconstructions_that_it_is_told_and_corrects_the_first_of_them(data):
+    seen = {}
+    for sees in ("both", "best", "weakest"):
+        made = data("unet", sees=sees, **SMALL["unet"])
+        network = training.ModuleNetwork(made.cell.arch, made)
+        seen[sees] = network.start(made.x)
+        torch.testing.assert_close(network.images(seen[sees]), seen[sees][:, 0].flatten(1).clip(min=0))
+    best, weakest = (seen[sees][:, 0] for sees in ("best", "weakest"))
+    torch.testing.assert_close(seen["both"], torch.stack([best, weakest], 1))
+    errors = [float((each - network.tensor(made.y).reshape(each.shape)).square().mean()) for each in (best, weakest)]
+    assert errors[0] < errors[1]
+    torch.testing.assert_close(weakest.flatten(1), network.tensor(made.inverses[None].flat(made.x)))
+
+
 @pytest.fixture
 def random_module(monkeypatch):
     """Let a U-Net be a module with dropout and batch norm: random numbers and buffers."""
 
     def module(self, problem, layers):
         nn = torch.nn
-        return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Dropout(0.2), nn.Conv2d(4, 1, 1))
+        return nn.Sequential(
+            nn.Conv2d(self.inside, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Dropout(0.2), nn.Conv2d(4, 1, 1)
+        )
 
     monkeypatch.setattr(architecture("unet"), "module", module)
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from koct.contracts import ChainLayer, Layer, Problem, Workload
-from koct.networks.unet import UNetArchitecture
+from koct.networks.module import UNetArchitecture
 
 
 class JointUNet(UNetArchitecture):
     label = "KO + U-Net"
     colour = "#b8860b"
     marker = ">"
-    takes = "measurements"
     moves = False
 
     def check(self, problem: Problem) -> Iterable[str]:

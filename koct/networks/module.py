@@ -64,11 +64,17 @@ class Layers(tuple[Layer, ...]):
         """
         operators: Mapping[float | None, Operator] = self._data.inverses
         if not self._pairs:
-            return next(iter(operators.values()))
+            return self.weakest
         data = self._data.learned or self._data
         x, y = (data.read(name, "train", min(FEW, data.N)) for name in ("x", "y"))
         errors = {key: float(((each.flat(x) - y) ** 2).mean()) for key, each in data.inverses.items()}
         return operators[min(errors, key=errors.__getitem__)]
+
+    @property
+    def weakest(self) -> Operator:
+        """The known way from measurements to images that smooths least."""
+        operator: Operator = next(iter(self._data.inverses.values()))
+        return operator
 
 
 class ModuleArchitecture(Architecture, ABC):
@@ -159,6 +165,10 @@ class ModuleArchitecture(Architecture, ABC):
         `layers` has the known layers, `layers.forward` the operator A with x ≈ A y, and `layers.reconstruction` the
         known way from x to y: each a `koct.operators` Operator, or a module by its method `module()`.
         """
+
+    def reconstructions(self, layers: Any) -> Sequence[Operator]:
+        """Return what makes the channels that a module with `takes = "reconstruction"` is given."""
+        return [layers.reconstruction]
 
     def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what a training is given of flat samples: inputs of the module, and what `losses` compares with.
@@ -277,6 +287,49 @@ class UnrolledArchitecture(ModuleArchitecture, ABC):
         yield from check_images(problem.name, problem.y_shape, "images")
         if not problem.has_forward:
             yield f"the problem {problem.name} has no known forward operator to iterate with; take another architecture"
+
+
+class UNetArchitecture(ModuleArchitecture, ABC):
+    """A U-Net, alone or in what a subclass returns as its module."""
+
+    moves = True
+
+    channels: int = option("channels of the finest level, doubled at each coarser one", default=32, minimum=1)
+    levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
+
+    mirrored: bool = option(
+        "mirror and turn images at random in training, for images as likely as their mirror images",
+        default=False,
+    )
+
+    @property
+    def inside(self) -> int:
+        """How many channels the U-Net sees."""
+        return 1
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        yield from super().check(problem)
+        yield from check_images(problem.name, problem.y_shape, "images")
+
+    def unet(self) -> nn.Module:
+        from koct.networks.torch_layers import Mirrored, UNet
+
+        network = UNet(self.channels, self.levels, self.inside)
+        return Mirrored(network) if self.mirrored else network
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        from koct.networks import chain_layers
+
+        return [*chain_layers.known(layers), self.learned(), *chain_layers.relu(problem)]
+
+    def learned(self) -> ChainLayer:
+        from koct.networks.torch_layers import count
+
+        return ChainLayer("U-Net", None, count(self.unet))
+
+    def multiplications(self, work: Workload) -> float:
+        """Every level takes as many as the others."""
+        return 9.0 * work.y_size * self.channels**2 * (5.5 * self.levels - 4)
 
 
 def check_images(problem: str, shape: tuple[int, ...], what: str) -> Iterable[str]:

@@ -9,15 +9,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from koct.contracts import Problem, Workload, option
-from koct.networks.module import ScanArchitecture
-from koct.networks.unet import UNetArchitecture
+from koct.networks.module import ScanArchitecture, UNetArchitecture
 
 
 class Noise2Inverse(ScanArchitecture, UNetArchitecture):
     label = "Noise2Inverse"
     colour = "#c2185b"
     marker = "d"
-    takes = "measurements"
 
     splits: int = option("groups of views; each one's FBP is predicted from the others'", default=2, minimum=2)
     gain: float = option(

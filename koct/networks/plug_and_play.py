@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from koct.contracts import ChainLayer, Cost, Layer, Problem, Workload, option
-from koct.networks.module import SPLIT_ALONE, ModuleArchitecture, check_explained
-from koct.networks.unet import UNetArchitecture
+from koct.networks.module import SPLIT_ALONE, ModuleArchitecture, UNetArchitecture, check_explained
 
 
 class PlugAndPlay(UNetArchitecture):
@@ -20,7 +19,6 @@ class PlugAndPlay(UNetArchitecture):
     colour = "#ef6c00"
     marker = "X"
     learns_from = "images"
-    takes = "measurements"
 
     validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")  # type: ignore[assignment]
     noisiest: float = option(
@@ -41,6 +39,10 @@ class PlugAndPlay(UNetArchitecture):
     )
     inner: int = option("conjugate gradients of a half-quadratic step", default=8, minimum=1)
 
+    @property
+    def inside(self) -> int:
+        return 2  # the image and its noise
+
     def check(self, problem: Problem) -> Iterable[str]:
         yield from ModuleArchitecture.check(self, problem)
         yield from check_explained(problem)
@@ -50,7 +52,7 @@ class PlugAndPlay(UNetArchitecture):
     def module(self, problem: Problem, layers: Any) -> Any:
         from koct.networks.unpaired_layers import Denoiser
 
-        return Denoiser(self.unet(2))
+        return Denoiser(self.unet())
 
     def samples(self, network: Any, x: Any, y: Any) -> tuple[Any, Any]:
         """Return images twice: the first will get noise."""

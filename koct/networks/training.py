@@ -140,9 +140,9 @@ class ModuleNetwork(Network):
         x = x.reshape(-1, *self.x_shape)
         if not self.reconstructs:
             return self.tensor(x)[:, None] / self.scale
-        known = self.layers.reconstruction
-        images = [self.tensor(known(x[first : first + TOGETHER])) for first in range(0, len(x), TOGETHER)]
-        return torch.cat(images)[:, None] / self.scale
+        known, parts = self.arch.reconstructions(self.layers), range(0, len(x), TOGETHER)
+        channels = [torch.cat([self.tensor(each(x[part : part + TOGETHER])) for part in parts]) for each in known]
+        return torch.stack(channels, 1) / self.scale
 
     def tensor(self, array: Array) -> torch.Tensor:
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)

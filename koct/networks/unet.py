@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from koct.contracts import ChainLayer, Layer, Problem, Workload, option
-from koct.networks.module import ModuleArchitecture, check_images
+from koct.contracts import Problem, option
+from koct.networks.module import UNetArchitecture
 
 
-class UNetArchitecture(ModuleArchitecture):
+class ResidualUNet(UNetArchitecture):
+    """What a window takes away no network can restore, and what it smooths takes samples to learn: it sees both."""
+
     label = "U-Net"
     colour = "#7a1fa2"
     marker = "d"
     takes = "reconstruction"
-    moves = True
 
-    channels: int = option("channels of the finest level, doubled at each coarser one", default=32, minimum=1)
-    levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
-
-    mirrored: bool = option(
-        "mirror and turn images at random in training, for images as likely as their mirror images",
-        default=False,
+    sees: Literal["both", "best", "weakest"] = option(
+        "known reconstructions that it sees: `best`: that with the least error on the first training pairs; `weakest`: "
+        "that with the least smoothing, such as FBP without a window; `both`: it corrects the best",
+        default="both",
     )
 
-    def check(self, problem: Problem) -> Iterable[str]:
-        yield from super().check(problem)
-        yield from check_images(problem.name, problem.y_shape, "images")
+    def reconstructions(self, layers: Any) -> Sequence[Any]:
+        return {
+            "both": [layers.reconstruction, layers.weakest],
+            "best": [layers.reconstruction],
+            "weakest": [layers.weakest],
+        }[self.sees]
+
+    @property
+    def inside(self) -> int:
+        return 2 if self.sees == "both" else 1
 
     def module(self, problem: Problem, layers: Any) -> Any:
         return self.unet()
-
-    def unet(self, inside: int = 1) -> Any:
-        from koct.networks.torch_layers import Mirrored, UNet
-
-        network = UNet(self.channels, self.levels, inside)
-        return Mirrored(network) if self.mirrored else network
-
-    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chain_layers
-
-        return [*chain_layers.known(layers), self.learned(), *chain_layers.relu(problem)]
-
-    def learned(self) -> ChainLayer:
-        from koct.networks.torch_layers import count
-
-        return ChainLayer("U-Net", None, count(self.unet))
-
-    def multiplications(self, work: Workload) -> float:
-        """Every level takes as many as the others."""
-        return 9.0 * work.y_size * self.channels**2 * (5.5 * self.levels - 4)

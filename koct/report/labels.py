@@ -54,6 +54,12 @@ class Names:
         """Return the operating point of a sweep in words."""
         return self.sweeps.get(sweep, {}).get("label") or default
 
+    def title(self, sweep):
+        """Return the same, behind the name of the sweep where another one has the same words."""
+        words = self.problem(sweep, sweep)
+        namesakes = [other for other, about in self.sweeps.items() if about.get("label") == words]
+        return f"{sweep}: {words}" if len(namesakes) > 1 else words
+
     def sweep(self, row):
         """Return `$H = 128$ (300 photons)`: what tells a sweep from the others of its study; without H, the words."""
         words = self._distinctive(row["sweep"], row["H"])

@@ -1,6 +1,7 @@
 """Error and structural similarity against N where a network is a torch module; a column per sweep."""
 
 import math
+import textwrap
 
 import numpy as np
 
@@ -26,6 +27,7 @@ COLUMNS = 3
 SIZE = (3.0, 2.3)  # inches of a panel
 LABELS = 1.2  # inches right of it
 APART = 7.5  # points between labels
+WIDTH = 48  # characters of a line of a title
 
 
 def figure(cells_path, curves_path):
@@ -38,8 +40,10 @@ def figure(cells_path, curves_path):
     metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
     columns = min(COLUMNS, len(metrics))
     blocks = math.ceil(len(metrics) / columns)
-    down = 0.26 if blocks == 1 else 0.7
-    made, axes = drawing.panels(2 * blocks, columns, SIZE, 0.75, LABELS, above=0.24, below=0.42, down=down)
+    titles = {sweep: textwrap.fill(names.title(sweep), WIDTH) for sweep in metrics}
+    above = 0.12 + 0.12 * max(title.count("\n") + 1 for title in titles.values())
+    down = 0.26 if blocks == 1 else 0.46 + above
+    made, axes = drawing.panels(2 * blocks, columns, SIZE, 0.75, LABELS, above=above, below=0.42, down=down)
     pairs = [pair for line in range(0, 2 * blocks, 2) for pair in zip(axes[line], axes[line + 1], strict=True)]
     for above, below in pairs[len(metrics) :]:
         above.set_axis_off()
@@ -51,7 +55,7 @@ def figure(cells_path, curves_path):
         for axis, metric in ((above, metrics[sweep]), (below, CurveMetric("ssim"))):
             panel(axis, rows, lines, metric, names, points)
             axis.set_ylabel(f"test {metric.label}", labelpad=2)
-        above.set(yscale="log", title=names.problem(sweep, sweep))
+        above.set(yscale="log", title=titles[sweep])
         above.tick_params(labelbottom=False)
         below.set_xlabel(f"training {names.counted(sweep)} $N$")
     for same in zip(*pairs.values(), strict=True):

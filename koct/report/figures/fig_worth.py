@@ -55,7 +55,7 @@ def figure(cells_path, transfer_path, kinds, metrics):
                 _draw_thin(axis, trained(home), metric, names)
             axis.set(yscale="log", xlabel="training samples $N$", ylabel=f"test {metric.label}")
             axis.yaxis.labelpad = 2
-            axis.set_title(f"tested on {other}" if other else names.problem(sweep, sweep), fontsize=7.5)
+            axis.set_title(f"tested on {other}" if other else names.title(sweep), fontsize=7.5)
             axis.tick_params(axis="x", labelsize=6.5)
             drawn.append(axis)
         drawing.share_limits(dict(enumerate(drawn)))

@@ -37,7 +37,7 @@ def table(cells_path, curves_path, budget_path):
 
     for (sweep,), rows in grouped(curves, "sweep").items():
         own, unused = targets.get(sweep, []), [""] * (most - len(targets.get(sweep, [])))
-        body += [BREAK, [Span(3, "@{}l", names.problem(sweep, sweep)), *map(power_of_ten, own)]]
+        body += [BREAK, [Span(3, "@{}l", names.title(sweep)), *map(power_of_ten, own)]]
         for row in (row for row in baselines if row["sweep"] == sweep):
             met = ["$0$" if row["error_mean"] <= target else "never" for target in own]
             first = _first(names, [row], "$0$", row)
