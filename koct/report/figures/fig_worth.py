@@ -1,5 +1,7 @@
 """Error against N of networks that learn from pairs, scans or images, on one axis; below, on scans of another kind."""
 
+import textwrap
+
 from matplotlib.lines import Line2D
 
 from koct.contracts import LEARNS_FROM
@@ -26,6 +28,7 @@ lines learned from that kind.""",
 )
 SIZE = (1.8, 2.1)  # inches of a panel: two with their labels are as wide as a page
 LABELS = 1.12  # inches right of it
+WIDTH = 30  # characters of a line of its title
 STYLES = dict(zip(LEARNS_FROM, ("-", (0, (4, 1.5)), (0, (6, 1.5, 1, 1.5, 1, 1.5))), strict=True))
 THIN = {"linewidth": 0.6, "markersize": 2.2}
 
@@ -38,7 +41,9 @@ def figure(cells_path, transfer_path, kinds, metrics):
         sweep: [None, *dict.fromkeys(row["tested_on"] for row in moved if row["sweep"] == sweep)] for sweep in kinds
     }
     lines = max(map(len, places.values()))
-    made, axes = drawing.panels(lines, len(kinds), SIZE, 0.75, LABELS, 0.3, 0.42, across=LABELS + 0.5, down=0.45)
+    titles = {sweep: textwrap.fill(names.title(sweep), WIDTH) for sweep in kinds}
+    above = 0.18 + 0.12 * max(title.count("\n") + 1 for title in titles.values())
+    made, axes = drawing.panels(lines, len(kinds), SIZE, 0.75, LABELS, above, 0.42, across=LABELS + 0.5, down=0.45)
     for axis in axes.flat:
         axis.set_axis_off()
     for column, (sweep, of) in zip(axes.T, kinds.items(), strict=True):
@@ -55,7 +60,7 @@ def figure(cells_path, transfer_path, kinds, metrics):
                 _draw_thin(axis, trained(home), metric, names)
             axis.set(yscale="log", xlabel="training samples $N$", ylabel=f"test {metric.label}")
             axis.yaxis.labelpad = 2
-            axis.set_title(f"tested on {other}" if other else names.title(sweep), fontsize=7.5)
+            axis.set_title(f"tested on {other}" if other else titles[sweep], fontsize=7.5)
             axis.tick_params(axis="x", labelsize=6.5)
             drawn.append(axis)
         drawing.share_limits(dict(enumerate(drawn)))
