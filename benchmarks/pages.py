@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from koct.base import FRESH, stamps
+from koct.base import stamps
 from koct.report import markup, overtakes
 from koct.report.claims.verdicts import GROUPS
 from koct.report.products import products
@@ -50,23 +50,15 @@ def errors(study, sweep):
 
 
 def grid(study, sweep, scale=1e4):
-    """Return the rows of a sweep: what needs no sample first, then the error of every network at every N.
-
-    Fresh samples come last; a training that was not finished has a double dagger.
-    """
+    """Return the rows of a sweep: what needs no sample first, then the error of every network at every N."""
     means = errors(study, sweep)
-    rows = table(study, "curves").reindex(columns=["sweep", "arch", "N", "edges", "gain"])
-    rows = rows[rows["sweep"].eq(sweep) & rows["edges"].gt(0) & rows["gain"].notna()]
-    unfinished = set(zip(rows["arch"], rows["N"], strict=True))
-    sizes = sorted({N for curve in means.values() for N in curve if N}, key=lambda N: (N == FRESH, N))
+    sizes = sorted({N for curve in means.values() for N in curve if N})
     best = {N: min(curve[N] for curve in means.values() if N in curve) for N in sizes}
-    yield "| | N = 0 | " + " | ".join("fresh" if N == FRESH else f"{N:,}" for N in sizes) + " |"
+    yield "| | N = 0 | " + " | ".join(f"{N:,}" for N in sizes) + " |"
     yield "|---" * (len(sizes) + 2) + "|"
     for arch, curve in means.items():
         cells = [f"`{arch}`", digits(curve[0] * scale) if 0 in curve else ""]
-        for N in sizes:
-            mark = "<sup>‡</sup>" if (arch, N) in unfinished else ""
-            cells.append(bold(digits(curve[N] * scale), curve[N] == best[N]) + mark if N in curve else "")
+        cells += [bold(digits(curve[N] * scale), curve[N] == best[N]) if N in curve else "" for N in sizes]
         yield f"| {' | '.join(cells)} |"
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from koct.contracts import Problem, option
 from koct.networks.module import UNetArchitecture
 
+SEEN = {"both": ("reconstruction", "weakest"), "best": ("reconstruction",), "weakest": ("weakest",)}  # of the layers
+
 
 class ResidualUNet(UNetArchitecture):
     """What a window takes away no network can restore, and what it smooths takes samples to learn: it sees both."""
@@ -24,15 +26,11 @@ class ResidualUNet(UNetArchitecture):
     )
 
     def reconstructions(self, layers: Any) -> Sequence[Any]:
-        return {
-            "both": [layers.reconstruction, layers.weakest],
-            "best": [layers.reconstruction],
-            "weakest": [layers.weakest],
-        }[self.sees]
+        return [getattr(layers, name) for name in SEEN[self.sees]]
 
     @property
     def inside(self) -> int:
-        return 2 if self.sees == "both" else 1
+        return len(SEEN[self.sees])
 
     def module(self, problem: Problem, layers: Any) -> Any:
         return self.unet()

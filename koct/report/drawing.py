@@ -216,6 +216,12 @@ def panels(lines, columns, size=(2.0, 1.65), left=0.64, right=0.12, above=0.3, b
     return figure, axes
 
 
+def titles(names, sweeps, width):
+    """Return the titles of sweeps, in lines of so many characters, and the inches that the tallest takes."""
+    found = {sweep: textwrap.fill(names.title(sweep), width) for sweep in sweeps}
+    return found, 0.12 * max(title.count("\n") + 1 for title in found.values())
+
+
 def finish_panel(axis, N, row, names, fresh=False):
     """Set scales, ticks and labels of the panel of a sweep; `row` is any of its rows, `fresh` asks for a last tick."""
     axis.set_xscale("log", base=2)

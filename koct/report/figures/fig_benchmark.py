@@ -1,7 +1,6 @@
 """Error and structural similarity against N where a network is a torch module; a column per sweep."""
 
 import math
-import textwrap
 
 import numpy as np
 
@@ -40,10 +39,9 @@ def figure(cells_path, curves_path):
     metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
     columns = min(COLUMNS, len(metrics))
     blocks = math.ceil(len(metrics) / columns)
-    titles = {sweep: textwrap.fill(names.title(sweep), WIDTH) for sweep in metrics}
-    above = 0.12 + 0.12 * max(title.count("\n") + 1 for title in titles.values())
-    down = 0.26 if blocks == 1 else 0.46 + above
-    made, axes = drawing.panels(2 * blocks, columns, SIZE, 0.75, LABELS, above=above, below=0.42, down=down)
+    titles, height = drawing.titles(names, metrics, WIDTH)
+    down = 0.26 if blocks == 1 else 0.58 + height
+    made, axes = drawing.panels(2 * blocks, columns, SIZE, 0.75, LABELS, 0.12 + height, 0.42, down=down)
     pairs = [pair for line in range(0, 2 * blocks, 2) for pair in zip(axes[line], axes[line + 1], strict=True)]
     for above, below in pairs[len(metrics) :]:
         above.set_axis_off()

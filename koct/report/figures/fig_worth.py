@@ -1,7 +1,5 @@
 """Error against N of networks that learn from pairs, scans or images, on one axis; below, on scans of another kind."""
 
-import textwrap
-
 from matplotlib.lines import Line2D
 
 from koct.contracts import LEARNS_FROM
@@ -41,9 +39,9 @@ def figure(cells_path, transfer_path, kinds, metrics):
         sweep: [None, *dict.fromkeys(row["tested_on"] for row in moved if row["sweep"] == sweep)] for sweep in kinds
     }
     lines = max(map(len, places.values()))
-    titles = {sweep: textwrap.fill(names.title(sweep), WIDTH) for sweep in kinds}
-    above = 0.18 + 0.12 * max(title.count("\n") + 1 for title in titles.values())
-    made, axes = drawing.panels(lines, len(kinds), SIZE, 0.75, LABELS, above, 0.42, across=LABELS + 0.5, down=0.45)
+    titles, height = drawing.titles(names, kinds, WIDTH)
+    above, across = 0.18 + height, LABELS + 0.5
+    made, axes = drawing.panels(lines, len(kinds), SIZE, 0.75, LABELS, above, 0.42, across, down=0.45)
     for axis in axes.flat:
         axis.set_axis_off()
     for column, (sweep, of) in zip(axes.T, kinds.items(), strict=True):
