@@ -201,7 +201,7 @@ def _judged(data: Data, search: Search, lam: float | None, score: float) -> floa
 
 
 def _tuned(network: Network, lam: float | None, search: Search, tuned_on: str) -> tuple[float | None, Network]:
-    if lam is not None:
+    if search.errors:  # also where the best of them is without any strength
         network.tuned_on, network.edge = tuned_on, search.at_edge(lam)
     return lam, network
 
