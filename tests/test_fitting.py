@@ -154,6 +154,22 @@ def test_a_network_that_changes_after_it_was_yielded_is_refused(scan, folder):
         fitting.fit(data_of(*scan, "net.py", 4, (1.0, 100.0), validation="labels"))
 
 
+@pytest.mark.parametrize(("best", "edge"), [(0, False), (1, False), (2, False), (3, True)])
+def test_no_strength_at_all_lies_beyond_the_weakest(scan, best, edge, monkeypatch):
+    """Filtered backprojection without a window, and with windows from the weakest on."""
+    data = data_of(*scan, "fbp", 4, validation="labels")
+    y, strengths = data.read("y", "val"), (None, 1.0, 0.5, 0.25)
+    strength = strengths[best]
+
+    def worse_further_away(x, tried):
+        return y + abs(strengths.index(tried) - best) * y.max()
+
+    monkeypatch.setattr(type(data.cell.arch), "strengths", lambda *_: strengths)
+    monkeypatch.setattr(type(data.cell.arch), "solver", lambda *_: worse_further_away)
+    about, _ = fitting.fit(data)
+    assert (about["lam"], about["tuned_on"], about["edge"]) == (strength, "validation pairs", edge)
+
+
 def test_two_networks_without_a_strength_are_refused(scan, folder):
     (folder / "net.py").write_text(CHANGED.replace("yield network.factor", "yield None"))
     with pytest.raises(KoctError, match="fit yielded lambda None; yield one of"):

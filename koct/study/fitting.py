@@ -30,10 +30,11 @@ class Search:
     """Strengths λ to try, in rounds: those of a list, or a bracket that grows until the best λ is inside, then refined.
 
     The next round depends on `errors`, to be filled by λ. A curve that is level at one end has its best λ there.
+    Some also try `none` at all, which lies beyond the first that they try after it.
     """
 
     def __init__(self, listed: tuple[float, ...] = ()):
-        self.listed, self.errors = listed, dict[float, float]()
+        self.listed, self.errors, self.none = listed, dict[float, float](), False
 
     def rounds(self) -> Iterator[tuple[float, ...]]:
         if self.listed:
@@ -56,8 +57,8 @@ class Search:
 
     def at_edge(self, lam: float | None) -> bool:
         """Return whether λ is the first or the last that was tried, and its error still falls there."""
-        tried = sorted(key for key in self.errors if key is not None)
-        if len(tried) < 2 or lam not in (tried[0], tried[-1]):
+        tried = sorted(self.errors)
+        if len(tried) < 2 or lam not in (tried[0], tried[-1]) or (self.none and lam == next(iter(self.errors))):
             return False
         beside = tried[1] if lam == tried[0] else tried[-2]
         return self.errors[beside] > (1 + FLAT) * self.errors[lam]
@@ -194,14 +195,16 @@ def _error(data: Data) -> Any:
 
 def _judged(data: Data, search: Search, lam: float | None, score: float) -> float:
     """Note the error of a λ, and return it."""
-    if lam is not None:
+    if lam is None:
+        search.none = True
+    else:
         search.errors[lam] = score if math.isfinite(score) else math.inf
         print(f"lambda {lam:g}: {data.problem.validation_metric} {score:.6g}", flush=True)
     return score
 
 
 def _tuned(network: Network, lam: float | None, search: Search, tuned_on: str) -> tuple[float | None, Network]:
-    if search.errors:  # also where the best of them is without any strength
+    if search.errors:
         network.tuned_on, network.edge = tuned_on, search.at_edge(lam)
     return lam, network
 
