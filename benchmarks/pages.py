@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from koct.base import stamps
+from koct.base import FRESH, stamps
 from koct.report import markup, overtakes
 from koct.report.claims.verdicts import GROUPS
 from koct.report.products import products
@@ -49,17 +49,49 @@ def errors(study, sweep):
     return {arch: dict(zip(of["N"], of["error_mean"], strict=True)) for arch, of in rows.groupby("arch", sort=False)}
 
 
+def unfinished(study, sweep):
+    """Return (network, N) of the cells with a training whose last doubling still gained."""
+    rows = table(study, "curves").reindex(columns=["sweep", "arch", "N", "edges", "gain"])
+    rows = rows[rows["sweep"].eq(sweep) & rows["edges"].gt(0) & rows["gain"].notna()]
+    return set(zip(rows["arch"], rows["N"], strict=True))
+
+
+def size(N):
+    return "fresh" if N == FRESH else f"{N:,}"
+
+
 def grid(study, sweep, scale=1e4):
-    """Return the rows of a sweep: what needs no sample first, then the error of every network at every N."""
-    means = errors(study, sweep)
-    sizes = sorted({N for curve in means.values() for N in curve if N})
+    """Return the rows of a sweep: what needs no sample first, then the error of every network at every N.
+
+    Fresh samples come last; a training that was not finished has a double dagger.
+    """
+    means, marked = errors(study, sweep), unfinished(study, sweep)
+    sizes = sorted({N for curve in means.values() for N in curve if N}, key=lambda N: (N == FRESH, N))
     best = {N: min(curve[N] for curve in means.values() if N in curve) for N in sizes}
-    yield "| | N = 0 | " + " | ".join(f"{N:,}" for N in sizes) + " |"
+    yield "| | N = 0 | " + " | ".join(map(size, sizes)) + " |"
     yield "|---" * (len(sizes) + 2) + "|"
     for arch, curve in means.items():
         cells = [f"`{arch}`", digits(curve[0] * scale) if 0 in curve else ""]
-        cells += [bold(digits(curve[N] * scale), curve[N] == best[N]) if N in curve else "" for N in sizes]
+        for N in sizes:
+            mark = "<sup>‡</sup>" if (arch, N) in marked else ""
+            cells.append(bold(digits(curve[N] * scale), curve[N] == best[N]) + mark if N in curve else "")
         yield f"| {' | '.join(cells)} |"
+
+
+def trained_longer():
+    """Squared errors as shares of total variation's, after ten to twenty seconds of training and until done."""
+    yield "| images | network | 16, short | until done | 1,024, short | until done | 4,096, short | fresh, until done |"
+    yield "|---" * 8 + "|"
+    for images, *sweeps in (("ellipses", "ellipses50", "ellipses-long"), ("fan beam", "fanbeam-1e4", "fanbeam-long")):
+        short, done = (errors(*key) for key in zip(("benchmark", "benchmark-long"), sweeps, strict=True))
+        marked = unfinished("benchmark-long", sweeps[1])
+        for arch in ("unet", "ko-unet", "lpd", "unrolled"):
+            cells = []
+            for before, after in ((16, 16), (1024, 1024), (4096, FRESH)):
+                cells.append(f"{short[arch][before] / short['tv'][0]:.2f}")
+                mark = "<sup>‡</sup>" if (arch, after) in marked else ""
+                cells.append(f"{done[arch][after] / done['tv'][0]:.2f}{mark}")
+            yield f"| {images} | `{arch}` | {' | '.join(cells)} |"
 
 
 def calibration():
@@ -229,7 +261,7 @@ TABLES = {
     "calibration": calibration,
     "no-sample": no_sample,
     "crossings": lambda: crossings("crossing"),
-    "benchmark-crossings": lambda: crossings("benchmark", ["fbp", "tv"]),
+    "benchmark-crossings": lambda: crossings("benchmark-long", ["fbp", "tv"]),
     "dose": dose,
     "pairs": pairs,
     "layers": layers,
@@ -238,6 +270,9 @@ TABLES = {
     "ladder-256": lambda: grid("ladder", "H256-ladder"),
     "ellipses50": lambda: grid("benchmark", "ellipses50"),
     "fanbeam-1e4": lambda: grid("benchmark", "fanbeam-1e4"),
+    "ellipses-long": lambda: grid("benchmark-long", "ellipses-long", 1e5),
+    "fanbeam-long": lambda: grid("benchmark-long", "fanbeam-long", 1e5),
+    "trained-longer": trained_longer,
     "mismatch": mismatch,
     "printed": printed,
     "mri": lambda: grid("modalities", "mri"),
