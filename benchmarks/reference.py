@@ -97,8 +97,7 @@ def run(study, options, folder, work=None, minutes=None):
             "machine": machine(),
             "versions": {"python": platform.python_version(), **versions()},
         }
-        runs = folder / "runs.json"  # that were interrupted
-        earlier = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else []
+        runs, earlier = folder / "runs.json", runs_of(folder)
         if complete:
             keep(study, results, folder)
             about |= {"earlier runs": earlier} if earlier else {}
@@ -108,6 +107,17 @@ def run(study, options, folder, work=None, minutes=None):
         if not complete or study.startswith(("benchmark", "printed")):  # for those who add a network: docs/benchmark.md
             pack_rows(results, folder / "rows.tar.xz")
     print(f"{study}: {wall:.0f} s{'' if complete else ', interrupted'}", flush=True)
+
+
+def runs_of(folder):
+    """Return what made the rows that a folder keeps: the runs that were interrupted, or those of its about.json."""
+    runs, about = folder / "runs.json", folder / "about.json"
+    if runs.exists():
+        return json.loads(runs.read_text(encoding="utf-8"))
+    if not ((folder / "rows.tar.xz").exists() and about.exists()):
+        return []
+    last = json.loads(about.read_text(encoding="utf-8"))
+    return [*last.pop("earlier runs", []), last]
 
 
 def finished(command, clone, minutes):

@@ -193,6 +193,8 @@ def test_a_reference_that_is_interrupted_keeps_its_rows_and_the_next_run_has_the
     about = json.loads((folder / "about.json").read_text())
     assert [run["command"] for run in about["earlier runs"]] == [about["command"]]
     assert sorted(path.name for path in folder.iterdir()) == ["about.json", "rows.tar.xz"]
+    reference.run("benchmark-long", {}, folder)
+    assert len(json.loads((folder / "about.json").read_text())["earlier runs"]) == 2
 
 
 def test_a_fresh_run_agrees_with_it(default_study):
