@@ -59,27 +59,40 @@ def test_a_row_says_what_a_network_needs(folder):
     assert line[6:] == ["25", "--"]
 
 
-def test_fresh_samples_are_a_last_tick_and_a_column_and_the_floor_of_the_forecast_but_no_point_of_the_curve(tmp_path):
+def test_fresh_samples_are_a_last_tick_and_a_column_and_what_they_tell_the_forecast(tmp_path):
     rows, found = [], {}
     for (arch, curve), seed in itertools.product(CURVES.items(), (1, 2, 3)):
         rows += [cell("A", arch, N, seed, error * (1 + 0.01 * seed), ssim=1 - error) for N, error in curve.items()]
-    fresh = [cell("A", arch, -1, 1, 0.19, ssim=0.5, drawn=4096) for arch in ("line", "net")]
-    for name, study in (("without", rows), ("with", rows + fresh)):
+    pool = cell("A", "line", -1, 1, 0.19, ssim=0.5, steps=None, drawn=4096)
+    fresh = cell("A", "net", -1, 1, 0.19, ssim=0.5, steps=8000, drawn=32000, gain=0.01, edge=False)
+    studies = {"without": rows, "with": [*rows, pool, fresh], "unfinished": [*rows, pool, fresh | {"edge": True}]}
+    for name, study in studies.items():
         folder = tmp_path / name
         folder.mkdir()
         spec = save(folder, study, {"A": "the condition A"}, CURVES) | {"targets": {"A": [0.3, 0.1]}}
         aggregation.budget(folder / "cells.parquet", None, spec, folder / "budget.parquet")
-        found[name] = [results.read(folder / f"{file}.parquet")[0] for file in ("calibration", "budget")]
-    assert found["with"][0] == found["without"][0]
-    below = [row for row in found["with"][1] if row["target"] == 0.1]
-    assert all(row["n"] is None and row["error_low"] >= 0.18 and "0.19" in row["reason"] for row in below)
+        found[name] = (
+            results.read(folder / "calibration.parquet")[0],
+            {row["arch"]: row for row in results.read(folder / "budget.parquet")[0] if row["target"] == 0.1},
+        )
+    assert found["with"][0] == found["without"][0] == found["unfinished"][0]
+    (_, free), (_, told), (_, unfinished) = found.values()
+    assert told["net"]["n"] is None
+    assert "error is 0.19: no N goes below it" in told["net"]["reason"]
+    assert {key: unfinished["net"][key] for key in ("n", "n_high", "error")} == {
+        key: free["net"][key] for key in ("n", "n_high", "error")
+    }
+    assert told["line"] == unfinished["line"]
+    assert 4096 < told["line"]["n"] != free["line"]["n"], "a whole pool is its 4,096 samples, and no floor"
+    assert "fresh" not in told["line"]["reason"]
+    folder = tmp_path / "with"
     results.write([], results.THEORY, folder / "theory.parquet", {}, Stamp({}))
     for name in ("fig_sweeps", "fig_benchmark"):
         products.make(name, [folder / file for file in products.product(name).reads], [folder / f"{name}.svg"])
         assert "fresh" in (folder / f"{name}.svg").read_text()
     figure = fig_benchmark.figure(folder / "cells.parquet", folder / "curves.parquet")
     assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == ["4", "64", "1,024", "fresh"]
-    assert "Fresh is the whole pool of 4,096 samples for Line, Net." in figure.texts[-1].get_text()
+    assert "Fresh is the whole pool of 4,096 samples for Line." in figure.texts[-1].get_text()
     net = next(row for row in table("table_benchmark", folder) if row[0].endswith("Net"))
     assert r"$1.90 \cdot 10^{-1}$" in net
 

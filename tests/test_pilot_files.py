@@ -220,6 +220,17 @@ MESSY = {
         ["N from Number of samples"],
         {"pilot": [[0.25, 0.125]]},
     ),
+    "fresh samples: all of a pool, which may have its own row, the floor, and trainings that were not finished": (
+        "arch,N,error,p,steps,drawn,gain,edge\n"
+        "fc,4,0.5,9,,,,False\nfc,8,0.4,9,,,,False\nfc,-1,0.2,9,,64,,False\n"
+        "ko,4,0.5,9,,,,False\nko,8,0.4,9,,,,False\nko,-1,0.4,9,,8,,False\n"
+        "lpd,4,0.5,9,20,,0.01,False\nlpd,8,0.4,9,20,,0.01,False\nlpd,-1,0.2,9,40,160,0.01,False\n"
+        "unet,4,0.5,9,20,,0.01,False\nunet,8,0.4,9,20,,0.01,False\nunet,-1,0.2,9,40,160,0.2,True\n"
+        "net,4,0.5,9,20,,,\nnet,8,0.4,9,20,,,\nnet,-1,0.2,9,40,160,,\n",
+        {},
+        ["fresh samples of net, unet are left out, since trainings were not finished"],
+        {"fc": [[0.5, 0.4, 0.2]]} | {arch: [[0.5, 0.4]] for arch in ("ko", "lpd", "net", "unet")},
+    ),
     "names that nobody knows": (
         "Netz;Datensatz;Bilder;Fehler;Kommentar\nu;x;4;0,5;\nu;x;8;0,25;\nu;y;4;0,6;gut\nu;y;8;0,2;\n",
         {"columns": "N=Bilder,error=Fehler,arch=Netz+Datensatz,ignore=Kommentar"},
@@ -238,6 +249,13 @@ def test_a_messy_table_is_understood_and_what_was_understood_is_said(pilot, cont
         np.testing.assert_allclose(found[arch].errors, expected)
     assert len(file.notes) == len(notes)
     assert all(said.startswith(note) for said, note in zip(file.notes, notes, strict=True))
+    floors = {arch: of.floor for arch, of in found.items() if of.floor is not None}
+    assert floors == ({"lpd": 0.2} if "lpd" in errors else {})
+
+
+def test_the_least_measured_error_is_the_floor_where_fresh_samples_did_no_better():
+    assert Pilot.from_points([4, 8, -1], [0.5, 0.4, 0.42]).floor == 0.4
+    assert Pilot.from_points([4, 8, -1], [0.5, 0.4, 0.3]).floor == 0.3
 
 
 NAMES = {

@@ -140,6 +140,10 @@ class Columns:
         part.rows = self.rows[keep]
         return part
 
+    def row(self, place: int) -> dict[str, Any]:
+        """The cells of a row, by column; None where one has nothing."""
+        return {name: None if missing(cells[place]) else cells[place] for name, cells in self.values.items()}
+
     def of_sweep(self, sweep: str | None) -> "Columns":
         """The rows with this value in the column sweep; without one, there must be no choice.
 

@@ -22,7 +22,7 @@ from koct.base.messages import counted, listed, printable
 from koct.errors import KoctError
 from koct.forecast import scores
 from koct.forecast.columns import HEADER, LARGEST_N, ROLES, Columns, fail, missing, shown, text
-from koct.forecast.runs import MAX_ERROR, MIN_ERROR, FloatArray, Pilot
+from koct.forecast.runs import MAX_ERROR, MIN_ERROR, FloatArray, Pilot, told_sizes
 from koct.forecast.scores import Score
 
 LARGEST_FILE = 2**26  # bytes: far above any pilot
@@ -204,6 +204,7 @@ class PilotFile:
             given["group"] = [group]
         table, roles, power = _roles(self._columns.of_sweep(sweep), understood, score, given)
         used = {*roles.values(), *OWN, *(name for names in given.values() for name in names)}
+        used |= {"steps", "drawn", "gain", "edge"} if "p" in table.names else set()  # on fresh samples, in a study
         unused = [name for name in table.names if name not in used]
         self._say(roles, {*given, *(["error"] if metric else [])}, unused, score)
         table = self._filled(table, roles)
@@ -216,15 +217,25 @@ class PilotFile:
             table.fail(f"column {named} has {len(archs):,} different values; keep {MOST_ARCHS} of them, or fewer")
         key = [arch.tolist(), N.tolist(), *(column.tolist() for column in (seed, groups) if column is not None)]
         _check_repeats(table, list(zip(*key, strict=True)), roles, unused)
-        pilots = {}
+        pilots, unfinished = {}, []
         for i, name in enumerate(archs):
-            rows = arch == i
+            rows = np.flatnonzero(arch == i)
+            if np.any(N[rows] == FRESH):
+                runs = [table.row(row) | {"N": N[row]} for row in rows.tolist()]
+                told = told_sizes(runs)
+                if any(size is None and run.get("steps") is not None for size, run in zip(told, runs, strict=True)):
+                    unfinished.append(str(name))
+                rows = rows[[size is not None for size in told]]
+                N[rows] = [size for size in told if size is not None]
             own_seed, own_group = (None if column is None else column[rows] for column in (seed, groups))
             own_size = None if sizes is None else int(sizes[rows].min())
             try:
                 pilots[str(name)] = Pilot.from_points(N[rows], error[rows], own_seed, own_group, own_size)
             except KoctError as reason:
                 table.fail(f"arch {name}: {reason}")
+        if unfinished:
+            of = f"fresh samples of {listed(unfinished)}"
+            self.notes.append(printable(f"{of} are left out, since trainings were not finished"))
         return pilots
 
     def _say(self, roles: Mapping[str, str], given: set[str], unused: Sequence[str], score: Score | None) -> None:

@@ -1,11 +1,11 @@
 """The runs of a pilot study, and how well their means are known."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,27 @@ MAX_SIZES = 500  # different N of a pilot
 MAX_TABLE = 10_000_000  # seeds times different N: what fits into memory several times
 
 
+def told_sizes(runs: Sequence[Mapping[str, Any]]) -> list[int | None]:
+    """Return the N of one network's runs in a study, by what those with fresh samples (N = -1) tell; None: nothing.
+
+    Without `steps` such a run had all of a pool, `drawn` samples. Trainings by steps give the floor, and N stays -1, if
+    each of them was done: it has the `gain` of its last doubling, and its `edge` is not set.
+    """
+    measured = {run["N"] for run in runs}
+    by_steps = [run for run in runs if run["N"] == FRESH and run.get("steps") is not None]
+    done = all(run.get("gain") is not None and str(run.get("edge")).lower() == "false" for run in by_steps)
+
+    def size(run: Mapping[str, Any]) -> int | None:
+        if run["N"] != FRESH:
+            return int(run["N"])
+        if run.get("steps") is not None:
+            return FRESH if done else None
+        drawn = int(float(run["drawn"])) if run.get("drawn") is not None else None
+        return None if drawn in measured else drawn
+
+    return [size(run) for run in runs]
+
+
 class Points(NamedTuple):
     """What a pilot has measured: the log of the mean error at each N, and its covariance."""
 
@@ -47,7 +68,8 @@ class Pilot:
     groups : the group of every seed, shape (n_seeds,): runs of a group share data, such as a patient or a test set,
         and are not independent. By default every seed is a group of its own.
     test_size : how many test samples an error rate was counted on; None for other kinds of error
-    floor : the mean error with fresh samples in every step, which no number of samples goes below; None: unknown
+    floor : the mean error with fresh samples in every step, or the smallest one measured if that is less: no number of
+        samples goes below it; None: unknown
 
     Examples
     --------
@@ -92,7 +114,7 @@ class Pilot:
         if np.any(fresh := N == FRESH):
             own, whose = (None if each is None else np.asarray(each)[~fresh] for each in (seed, group))
             pilot = cls.from_points(N[~fresh], error[~fresh], own, whose, test_size)
-            return replace(pilot, floor=float(error[fresh].mean()))
+            return replace(pilot, floor=min(float(error[fresh].mean()), float(pilot.mean.min())))
         if not len(N):
             raise KoctError("N is empty; a pilot needs runs at two or more N")
         if not np.all(valid := (N >= 2) & (np.round(N) == N)):

@@ -148,15 +148,15 @@ def _chosen(cells):
 def budget(cells_path, theory_path, spec, path):
     """How many samples reach each target; `spec` gives each sweep's metric and targets."""
     from koct.forecast.budget import Forecast
-    from koct.forecast.runs import Pilot
+    from koct.forecast.runs import Pilot, told_sizes
 
     cells, origin = results.read_all(cells_path)
     predicted = results.grouped(results.read(theory_path)[0], "sweep", "arch") if theory_path else {}
     answers = []
     for (sweep, arch), rows in results.grouped([row for row in cells if row["N"]], "sweep", "arch").items():
         metric = CurveMetric(spec["metrics"][sweep])
-        points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
-        forecast = Forecast(Pilot.from_points(*points))
+        told = [(N, metric.of(row), row["seed"]) for N, row in zip(told_sizes(rows), rows, strict=True) if N]
+        forecast = Forecast(Pilot.from_points(*zip(*told, strict=True)))
         for target in spec["targets"][sweep]:
             answer = forecast.required(target)
             about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}

@@ -20,7 +20,8 @@ PRODUCT = Product(
 condition: the mean over seeds, with one dash per seed. Grey horizontal lines need no sample.
 
 Read it from left to right: what is best with N samples, and what more samples buy. At the right end, behind dots, are
-fresh samples, which never repeat: what no more samples can give. SSIM is better the higher it is.""",
+fresh samples, which never repeat: once training is finished, what no more samples can give. SSIM is better the higher
+it is.""",
 )
 COLUMNS = 3
 SIZE = (3.0, 2.3)  # inches of a panel

@@ -53,7 +53,11 @@ def table(cells_path, curves_path, budget_path):
         caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; the $N$ that "
         r"reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of reach; the time "
         "of a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
-        + (" Fresh: the error with samples that never repeat, below which no $N$ goes." if endless else "")
+        + (
+            " Fresh: the error with samples that never repeat, below which no $N$ goes once training is finished."
+            if endless
+            else ""
+        )
         + defined(names, baselines, "0: the target is reached")
         + chosen(names, [*baselines, *curves, *endless.values()]),
         columns="lrr" + "r" * most + "r" * bool(endless) + "rr",
