@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "results/reference"
 MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+TWO_TRAININGS = ("benchmark", "benchmark-long")
 NAMES = {
     "untrained": "known chain, untrained",
     "fbp": "FBP",
@@ -78,19 +79,36 @@ def grid(study, sweep, scale=1e4):
         yield f"| {' | '.join(cells)} |"
 
 
+def gains():
+    """The steps of every training that has a gain, and the gain of their last doubling in percent."""
+    rows = table("benchmark-long", "cells").dropna(subset="gain")
+    sizes = sorted(set(rows["N"]), key=lambda N: (N == FRESH, N))
+    yield "| images | network | " + " | ".join(map(size, sizes)) + " |"
+    yield "|---" * (len(sizes) + 2) + "|"
+    for (sweep, arch), of in rows.groupby(["sweep", "arch"], sort=False):
+        cells = []
+        for N in sizes:
+            same = of[of["N"] == N]
+            ended = [f"{row.steps:,.0f}: {100 * row.gain:.1f}{'<sup>‡</sup>' * row.edge}" for row in same.itertuples()]
+            cells.append("; ".join(ended).replace("-", "−"))
+        yield f"| {'ellipses' if sweep == 'ellipses-long' else 'fan beam'} | `{arch}` | {' | '.join(cells)} |"
+
+
 def trained_longer():
-    """Squared errors as shares of total variation's, after ten to twenty seconds of training and until done."""
-    yield "| images | network | 16, short | until done | 1,024, short | until done | 4,096, short | fresh, until done |"
+    """MSE as shares of total variation's, after ten to twenty seconds of training and after longer ones."""
+    heads = ["16, short", "longer", "1,024, short", "longer", "4,096, short", "fresh, longer"]
+    yield f"| images | network | {' | '.join(heads)} |"
     yield "|---" * 8 + "|"
+    means = {study: table(study, "cells").groupby(["sweep", "arch", "N"])["mse"].mean() for study in TWO_TRAININGS}
     for images, *sweeps in (("ellipses", "ellipses50", "ellipses-long"), ("fan beam", "fanbeam-1e4", "fanbeam-long")):
-        short, done = (errors(*key) for key in zip(("benchmark", "benchmark-long"), sweeps, strict=True))
+        short, longer = (means[study][sweep] for study, sweep in zip(TWO_TRAININGS, sweeps, strict=True))
         marked = unfinished("benchmark-long", sweeps[1])
         for arch in ("unet", "ko-unet", "lpd", "unrolled"):
             cells = []
             for before, after in ((16, 16), (1024, 1024), (4096, FRESH)):
-                cells.append(f"{short[arch][before] / short['tv'][0]:.2f}")
+                cells.append(f"{short[arch, before] / short['tv', 0]:.2f}")
                 mark = "<sup>‡</sup>" if (arch, after) in marked else ""
-                cells.append(f"{done[arch][after] / done['tv'][0]:.2f}{mark}")
+                cells.append(f"{longer[arch, after] / longer['tv', 0]:.2f}{mark}")
             yield f"| {images} | `{arch}` | {' | '.join(cells)} |"
 
 
@@ -272,6 +290,7 @@ TABLES = {
     "fanbeam-1e4": lambda: grid("benchmark", "fanbeam-1e4"),
     "ellipses-long": lambda: grid("benchmark-long", "ellipses-long", 1e5),
     "fanbeam-long": lambda: grid("benchmark-long", "fanbeam-long", 1e5),
+    "gains": gains,
     "trained-longer": trained_longer,
     "mismatch": mismatch,
     "printed": printed,

@@ -100,7 +100,7 @@ def transfer(tmp_path):
     """Write the transfer.parquet of a study on slices and discs, at two doses."""
     rows = [cell("head", "fbp", 0, error=0.3), cell("head-low", "fbp", 0, error=0.6)]
     for sweep, tested in itertools.product(SIZES, DOSES):
-        for N, seed in itertools.product(SIZES[sweep], (1,) if sweep == "head-low" else (1, 2)):
+        for N, seed in itertools.product(SIZES[sweep], (1,) if sweep in ("head-low", "head-after") else (1, 2)):
             told = {"seed": seed, "error": error(sweep, N, tested) * (1.2 if seed == 2 else 1)}
             rows.append(cell(sweep, "unet", N, tested_on=None if tested == sweep else tested, **told))
     labels = {sweep: f"scan, one patient, {photons} photons" for sweep, photons in DOSES.items()}
@@ -134,5 +134,6 @@ def test_what_samples_are_worth_and_a_dose_costs_is_below_the_panels(transfer):
 
 @pytest.mark.parametrize(("error", "text"), [(0.11, "83"), (0.1, "100"), (1.0, "≤4"), (2.0, "≤4"), (0.01, ">256")])
 def test_worth_is_where_a_curve_has_the_error_if_it_has(error, text):
-    curve = {N: [{"mse": N**-0.5}] for N in (4, 16, 64, 256)}
-    assert fig_transfer.worth(curve, [{"mse": error}], CurveMetric("mse")) == text
+    curve = {N: [{"mse": seed * N**-0.5, "seed": seed} for seed in (1, 2)] for N in (4, 16, 64, 256)}
+    assert fig_transfer.worth(curve, [{"mse": error, "seed": 1}], CurveMetric("mse")) == text
+    assert fig_transfer.worth(curve, [{"mse": error, "seed": 3}], CurveMetric("mse")) == ""

@@ -26,8 +26,8 @@ PRODUCT = Product(
 sample.
 
 Where networks were trained on samples of other kinds, there is a line of panels with the error against N. The numbers
-below say how many samples of the first panel alone give the same error, by lines in logarithms between its N; > and ≤
-where the curves do not meet. Of a flat curve these numbers say little: the dashes are its seeds.
+below say how many samples of the first panel alone give the same error with the same seeds, by lines in logarithms
+between its N; > and ≤ where the curves do not meet. Of a flat curve these numbers say little: the dashes are its seeds.
 
 Where measurements are made under other conditions at the test, there is a line of panels with the error under each, at
 the largest N. Crosses are networks that were trained under these conditions, with as many samples. The numbers below
@@ -155,9 +155,12 @@ def _by_samples(axis, tests, home, source, metric, names):
 
 
 def worth(curve, rows, metric):
-    """Return the N from which on the mean error of a curve {N: rows} is below that of some rows, as a text."""
-    sizes, error = sorted(N for N in curve if N != FRESH), metric.mean(rows)
-    N = below_from(sizes, [math.log(metric.mean(curve[N]) / error) for N in sizes])
+    """Return the N from which on a curve {N: rows} is below the error of some rows, for the same seeds, as a text."""
+    sizes = sorted(N for N in curve if N != FRESH)
+    errors = _same_seeds([rows, *(curve[N] for N in sizes)], metric)
+    if not errors:
+        return ""
+    N = below_from(sizes, [math.log(alone / errors[0]) for alone in errors[1:]])
     if math.isinf(N):
         return f">{sizes[-1]:,}"
     return f"{math.ceil(N * (1 - ROUNDING)):,}" if sizes[0] < N else f"≤{sizes[0]:,}"
@@ -205,9 +208,14 @@ def _by_conditions(axis, tests, home, source, conditions, metric, names):
 
 def _ratio(rows, others, metric):
     """Return the mean error of rows over that of others, of the seeds that both have, as a text."""
-    shared = {row["seed"] for row in rows} & {row["seed"] for row in others}
-    one, other = ([row for row in cells if row["seed"] in shared] for cells in (rows, others))
-    return f"{metric.mean(one) / metric.mean(other):.2f}" if shared else ""
+    errors = _same_seeds([rows, others], metric)
+    return f"{errors[0] / errors[1]:.2f}" if errors else ""
+
+
+def _same_seeds(groups, metric):
+    """Return the mean errors of some groups of rows, of the seeds that all have; none without such seeds."""
+    shared = set.intersection(*({row["seed"] for row in rows} for rows in groups))
+    return [metric.mean([row for row in rows if row["seed"] in shared]) for rows in groups] if shared else []
 
 
 def _curve(axis, points, label, look):
