@@ -29,7 +29,7 @@ MODULES = {
     "koct.prediction.subsets": "take_apart training_sets interval rare rows_of",
     "koct.forecast.budget": "quantiles held_out Answer",
     "koct.forecast.next_runs": "widened sizes NewRuns RunPlan",
-    "koct.forecast.runs": "",
+    "koct.forecast.runs": "told_sizes",
 }
 
 
