@@ -8,8 +8,8 @@
 
 The study `full` is results/reference itself, any other has a folder of its own in it. Every study runs in a clone of
 the last commit, so that its wall time is that of the whole study. With `--minutes`, a study that takes longer is
-interrupted: rows.tar.xz in its folder then has the rows of its finished cells, and runs.json what made them. Later
-calls, also on other machines, fit the others. Pictures of reconstructions need the fits themselves: for these, go on in
+interrupted: rows.tar.xz in its folder then has the rows of its finished cells, on other pairs too, and runs.json what
+made them. Later calls, also on other machines, fit the others. Pictures of reconstructions need the fits themselves: for these, go on in
 the same clone with `--work`.
 """
 
@@ -147,9 +147,14 @@ def keep(study, results, folder):
 
 
 def pack_rows(results, path):
-    """Write the rows of a study, and those that it took from elsewhere, to an archive."""
+    """Write the rows of a study, and those that it took from elsewhere, to an archive.
+
+    Rows on other pairs go where they were: their fits are not kept, and nothing asks for these again.
+    """
     packed = path.with_name(f"{path.name}.part")
     with tarfile.open(packed, "w:xz") as archive:
+        for row in sorted((results / "transfer").rglob("*.json")):
+            archive.add(row, row.relative_to(results))
         for row in sorted((results / "cells").rglob("*.json")):
             archive.add(row, Path("brought", row.relative_to(results / "cells")))
         for row in sorted((results / "brought").rglob("*.json")):

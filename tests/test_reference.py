@@ -186,9 +186,13 @@ def test_an_audit_finds_edges_labels_and_cells_that_do_not_tell(tmp_path):
 
 
 SLOW_STUDY = """#!/bin/sh
-mkdir -p results/cells/A/fc
-if [ -e results/brought/A/fc/N4_seed1.json ]; then cp -r results/brought/. results/cells; exit; fi
+mkdir -p results/cells/A/fc results/transfer/A/B/fc
+if [ -e results/brought/A/fc/N4_seed1.json -a -e results/transfer/A/B/fc/N4_seed1.json ]; then
+  cp -r results/brought/. results/cells
+  exit
+fi
 echo {} > results/cells/A/fc/N4_seed1.json
+echo {} > results/transfer/A/B/fc/N4_seed1.json
 exec sleep 60
 """
 
@@ -211,7 +215,7 @@ def test_a_reference_that_is_interrupted_keeps_its_rows_and_the_next_run_has_the
     assert len(json.loads((folder / "runs.json").read_text())) == 1
     assert not (folder / "about.json").exists()
     with tarfile.open(folder / "rows.tar.xz") as archive:
-        assert archive.getnames() == ["brought/A/fc/N4_seed1.json"]
+        assert archive.getnames() == ["transfer/A/B/fc/N4_seed1.json", "brought/A/fc/N4_seed1.json"]
     reference.run("benchmark-long", {}, folder, minutes=1)
     about = json.loads((folder / "about.json").read_text())
     assert [run["command"] for run in about["earlier runs"]] == [about["command"]]
