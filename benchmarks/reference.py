@@ -9,8 +9,8 @@
 The study `full` is results/reference itself, any other has a folder of its own in it. Every study runs in a clone of
 the last commit, so that its wall time is that of the whole study. With `--minutes`, a study that takes longer is
 interrupted: rows.tar.xz in its folder then has the rows of its finished cells, on other pairs too, and runs.json what
-made them. Later calls, also on other machines, fit the others. Pictures of reconstructions need the fits themselves: for these, go on in
-the same clone with `--work`.
+made them. Later calls, also on other machines, fit the others. Pictures of reconstructions need the fits themselves:
+for these, go on in the same clone with `--work`.
 """
 
 import argparse
