@@ -1,9 +1,9 @@
 """The picture of the README: a test image of the benchmark, what is made of it, and the forecast of the curves.
 
-    python benchmarks/picture.py results     # keep the images of a finished study `benchmark`, and draw
+    python benchmarks/picture.py results     # keep the images of a finished study `benchmark-long`, and draw
     python benchmarks/picture.py             # draw, of the images that are kept
 
-The images are those of the fan beam with 10,000 photons and seed 1. The forecast sees the runs with up to 256 samples.
+The images are those of the fan beam with 10,000 photons and seed 1. The forecast sees the runs with up to 128 samples.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from koct.report.labels import Names
 from koct.study import evaluation
 
 ROOT = Path(__file__).resolve().parents[1]
-REFERENCE = ROOT / "results/reference/benchmark"
+REFERENCE = ROOT / "results/reference/benchmark-long"
 IMAGES = REFERENCE / "picture.npz"
-SWEEP, N, IMAGE = "fanbeam-1e4", 64, 5
-PILOT, FURTHEST = 256, 4096  # samples
-FREE, LEARNED = ("fbp", "tv"), ("ko", "fc", "unet")
+SWEEP, N, IMAGE = "fanbeam-long", 128, 5
+PILOT, FURTHEST = 128, 1024  # samples
+FREE, LEARNED = ("fbp", "tv"), ("fc", "unet", "lpd")
 
 
 def keep(results):
@@ -38,7 +38,7 @@ def keep(results):
 
 def draw(path):
     table = pq.read_table(REFERENCE / "cells.parquet")
-    cells = table.to_pandas().query("sweep == @SWEEP and N <= @FURTHEST")
+    cells = table.to_pandas().query("sweep == @SWEEP and 0 <= N <= @FURTHEST")  # without fresh samples
     names = Names({key.decode(): value.decode() for key, value in table.schema.metadata.items()})
     images = dict(np.load(IMAGES))
     with drawing.styled():
@@ -90,7 +90,7 @@ def curve(axis, arch, cells, names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("results", nargs="?", type=Path, help="of the study benchmark, with its fits (--notemp)")
+    parser.add_argument("results", nargs="?", type=Path, help="of the study benchmark-long, with its fits (--notemp)")
     if results := parser.parse_args().results:
         keep(results)
     draw(ROOT / "docs/fig_koct.png")
