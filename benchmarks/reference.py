@@ -147,19 +147,14 @@ def keep(study, results, folder):
 
 
 def pack_rows(results, path):
-    """Write the rows of a study, and those that it took from elsewhere, to an archive.
-
-    Rows on other pairs go where they were: their fits are not kept, and nothing asks for these again.
-    """
+    """Write the rows of a study, on other pairs too, and those that it took from elsewhere, to an archive."""
     packed = path.with_name(f"{path.name}.part")
     with tarfile.open(packed, "w:xz") as archive:
-        for row in sorted((results / "transfer").rglob("*.json")):
-            archive.add(row, row.relative_to(results))
-        for row in sorted((results / "cells").rglob("*.json")):
-            archive.add(row, Path("brought", row.relative_to(results / "cells")))
-        for row in sorted((results / "brought").rglob("*.json")):
-            if not (results / "cells" / row.relative_to(results / "brought")).exists():
-                archive.add(row, row.relative_to(results))
+        rows = {Path("brought", row.relative_to(results / "cells")): row for row in (results / "cells").rglob("*.json")}
+        rows |= {Path("brought", row.relative_to(results)): row for row in (results / "transfer").rglob("*.json")}
+        earlier = {row.relative_to(results): row for row in (results / "brought").rglob("*.json")}
+        for name, row in sorted((earlier | rows).items()):
+            archive.add(row, name)
     packed.replace(path)
 
 

@@ -48,7 +48,7 @@ rule collect_theory:
 rule collect_transfer:
     input:
         cells=rules.collect.output.cells,
-        rows=jobs.transfers,
+        rows=list(jobs.transfers),
     output:
         update("results/transfer.parquet"),
     log:

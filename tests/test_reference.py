@@ -190,8 +190,8 @@ def test_an_audit_finds_edges_labels_and_cells_that_do_not_tell(tmp_path):
 
 SLOW_STUDY = """#!/bin/sh
 mkdir -p results/cells/A/fc results/transfer/A/B/fc
-if [ -e results/brought/A/fc/N4_seed1.json -a -e results/transfer/A/B/fc/N4_seed1.json ]; then
-  cp -r results/brought/. results/cells
+if [ -e results/brought/A/fc/N4_seed1.json -a -e results/brought/transfer/A/B/fc/N4_seed1.json ]; then
+  cp -r results/brought/A results/cells
   exit
 fi
 echo {} > results/cells/A/fc/N4_seed1.json
@@ -218,7 +218,7 @@ def test_a_reference_that_is_interrupted_keeps_its_rows_and_the_next_run_has_the
     assert len(json.loads((folder / "runs.json").read_text())) == 1
     assert not (folder / "about.json").exists()
     with tarfile.open(folder / "rows.tar.xz") as archive:
-        assert archive.getnames() == ["transfer/A/B/fc/N4_seed1.json", "brought/A/fc/N4_seed1.json"]
+        assert archive.getnames() == ["brought/A/fc/N4_seed1.json", "brought/transfer/A/B/fc/N4_seed1.json"]
     reference.run("benchmark-long", {}, folder, minutes=1)
     about = json.loads((folder / "about.json").read_text())
     assert [run["command"] for run in about["earlier runs"]] == [about["command"]]

@@ -28,6 +28,7 @@ cell = _at("results/cells/{sweep}/{arch}/N{N}_seed{seed}.json")
 brought = _at(BROUGHT + "/{sweep}/{arch}/N{N}_seed{seed}.json")  # a row that was made elsewhere
 fit = _at("results/fits/{sweep}/{arch}/N{N}_seed{seed}.npy")
 transfer = _at("results/transfer/{sweep}/{other}/{arch}/N{N}_seed{seed}.json")  # on the test pairs of another sweep
+brought_transfer = _at(BROUGHT + "/transfer/{sweep}/{other}/{arch}/N{N}_seed{seed}.json")
 theory = _at("results/theory/{sweep}/{arch}.json")
 chains = _at("results/chains/{sweep}.json")
 picture = _at("results/fig_recons_{sweep}.npy")  # the arrays beside it

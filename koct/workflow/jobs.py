@@ -46,7 +46,6 @@ class Jobs:
         self.sweeps = {sweep.name: sweep for sweep in self.study}
         self.names = _either(self.sweeps)
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
-        self.transfers = sorted(paths.transfer(**cell) for sweep in self.study for cell in sweep.transfers(self.sweeps))
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
         self.evaluation = sources.digest(*sources.evaluation())
@@ -60,6 +59,8 @@ class Jobs:
         self.refused: Counter[str] = Counter()  # such rows that cannot stand in for a fit, by what they are of
         row = self._row if os.path.isdir(paths.BROUGHT) else paths.cell
         self.cells = [row(**cell) for sweep in self.study for cell in sweep.grid()]
+        tested = [cell for sweep in self.study for cell in sweep.transfers(self.sweeps)]
+        self.transfers = dict(sorted(self._transfer(**cell) for cell in tested))
         bare = [name for name in self.sweeps if not self.first_fits(SimpleNamespace(sweep=name))]
         undrawn = {path.format(sweep=name) for name in bare for path in product("fig_recons").outputs}
         self.products = [path for path in when.published(self.study) if path not in undrawn]
@@ -84,6 +85,25 @@ class Jobs:
             return own
         self.brought.add(paths.fit(**cell))
         return place
+
+    def _transfer(self, **cell: Any) -> tuple[str, str]:
+        """Return where a row on the test pairs of another sweep is, or will be, and the hash of what it has to be.
+
+        It is elsewhere if one is there that the same code made.
+        """
+        from koct.base.files import read_json  # which imports NumPy
+
+        own, place = paths.transfer(**cell), paths.brought_transfer(**cell)
+        wanted = checksum_of(json.loads(self.transfer_spec(SimpleNamespace(**cell))))
+        if not os.path.isfile(place) or os.path.exists(own):
+            return own, wanted
+        try:
+            if checksum_of(read_json(place)[1].spec) == wanted:
+                return place, wanted
+            self.refused["other options or other code, on other pairs"] += 1
+        except (ValueError, KoctError):
+            self.refused["another format"] += 1
+        return own, wanted
 
     def _wanted(self, name: str, arch_name: str) -> dict[str, Any]:
         """Return what rows from elsewhere have to be."""
@@ -173,9 +193,8 @@ class Jobs:
 
     def collect_transfer_spec(self) -> str:
         """Return the spec of the rows on test pairs of other sweeps: what each has to be, as a hash."""
-        cells = [SimpleNamespace(**cell) for sweep in self.study for cell in sweep.transfers(self.sweeps)]
-        rows = {paths.transfer(**vars(cell)): checksum_of(json.loads(self.transfer_spec(cell))) for cell in cells}
-        return _spec("collect-transfer", {"rows": rows, "tested_on": when.answer("tested_on", self.study)})
+        tested_on = when.answer("tested_on", self.study)
+        return _spec("collect-transfer", {"rows": self.transfers, "tested_on": tested_on})
 
     def _curve(self, name: str, arch_name: str) -> dict[str, Any]:
         """Return what the fits of one curve share."""
