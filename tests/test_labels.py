@@ -15,7 +15,7 @@ from koct.config import contract_suite, study_file
 from koct.contracts import LEARNS_FROM, Architecture, Sizes, registry
 from koct.contracts.spec import Cell, encode_problem
 from koct.errors import KoctError
-from koct.networks import unpaired_layers
+from koct.networks import deep_image_prior, unpaired_layers
 from koct.networks.torch_layers import UNet
 from koct.networks.training import Trainer
 from koct.operators.algebra import Matrix
@@ -306,7 +306,8 @@ def test_a_penalty_leads_from_what_is_given_to_least_squares():
         np.testing.assert_allclose(term.nearest(torch.as_tensor(z), penalty, 8)[0], wanted, rtol=1e-6)
 
 
-def test_a_deep_image_prior_has_the_same_bits_twice_and_stops_where_noise_explains_the_residual(pool):
+def test_a_deep_image_prior_has_the_same_bits_twice_and_stops_where_noise_explains_the_residual(pool, monkeypatch):
+    monkeypatch.setattr(deep_image_prior, "BLOCK", 2)  # of three scans
     data = data_of(pool, "deep-image-prior", N=0, steps=150, levels=2, channels=4, lr=2e-2)
     about, network = fitting.fit(data)
     x, found = data.pool.x("test"), data.predict(network, "test")

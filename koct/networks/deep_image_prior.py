@@ -7,7 +7,7 @@ methods, 2020. The noise of the problem says when to stop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from koct.contracts import Cost, Network, Problem, Training, Workload, option
@@ -64,13 +64,13 @@ class DeepImagePrior(BaselineArchitecture):
             torch.as_tensor(part, dtype=torch.float32, device=device)[rows]
             for part in (x, data.problem.noise_variance(x) + 0 * x)
         )
-        exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
+        exact = partial(torch.backends.cudnn.flags, enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
         images = []
         for part, variance in zip(scans.split(block), noise.split(block), strict=True):
             start = torch.zeros(len(part), A.shape[1], device=device)
             peak = Weighed.of(A, part, variance).nearest(start, 0.0, FEW).abs().amax(1, keepdim=True)
             scale = torch.where(peak > 0, peak, 1)
-            with torch.random.fork_rng(devices=["cuda"] if cuda else []), exact if cuda else nullcontext():
+            with torch.random.fork_rng(devices=["cuda"] if cuda else []), exact():
                 torch.manual_seed(1)
                 network = UNet(self.channels, self.levels).to(device)
                 torch.nn.init.normal_(network.last.weight, std=0.1)
