@@ -22,7 +22,8 @@ REFERENCE = ROOT / "results/reference/benchmark-long"
 IMAGES = REFERENCE / "picture.npz"
 SWEEP, N, IMAGE = "fanbeam-long", 128, 5
 PILOT, FURTHEST = 128, 1024  # samples
-FREE, LEARNED = ("fbp", "tv"), ("fc", "unet", "lpd")
+FREE = ("fbp", "tv")
+LEARNED = {"fc": "center", "unet": "top", "lpd": "bottom"}  # how a label is aligned with the end of its line
 
 
 def keep(results):
@@ -45,6 +46,7 @@ def draw(path):
         figure = drawing.plt.figure(figsize=(7.6, 2.75))
         for place, name in enumerate(images):
             show(figure, place, name, images, names)
+        figure.text(0.27, 0.015, f"second row: trained on {N} images", ha="center", fontsize=7.5)
         axis = figure.add_axes((0.635, 0.17, 0.28, 0.72))
         for arch in LEARNED:
             curve(axis, arch, cells.query("arch == @arch"), names)
@@ -55,7 +57,7 @@ def draw(path):
             error = cells.query("arch == @arch")["rrmse_peak"].mean() ** 2
             axis.axhline(error, **names.line(arch))
             look = {"color": names.line(arch)["color"], "va": "bottom", "fontsize": 7}
-            axis.text(9, error, f"{names.arch(arch)}, without samples", **look)
+            axis.text(4, error, f"{names.arch(arch)}, without samples", **look)
         axis.axvline(PILOT, color="0.6", linewidth=0.7)
         axis.text(PILOT, 1.02, "pilot | forecast", ha="center", transform=axis.get_xaxis_transform())
         drawing.save(figure, [path])
@@ -63,14 +65,13 @@ def draw(path):
 
 def show(figure, place, name, images, names):
     row, column = divmod(place, 3)
-    axis = figure.add_axes((0.005 + 0.18 * column, 0.53 - 0.5 * row, 0.17, 0.4))
+    axis = figure.add_axes((0.005 + 0.18 * column, 0.53 - 0.47 * row, 0.17, 0.4))
     axis.imshow(images[name], cmap="gray", vmin=0, vmax=images["truth"].max())
     axis.axis("off")
     flat = [images[key].reshape(1, -1) for key in (name, "truth")]
     quality = metrics.load("psnr").each(*flat, images[name].shape)[0] if name != "truth" else None
-    learned = f", {N} images" if name in LEARNED else ""
-    title = "truth" if quality is None else f"{names.arch(name)}{learned}: {quality:.0f} dB"
-    axis.set_title(title, fontsize=7.5, pad=3, color=names.colour(name) if learned else "black")
+    title = "truth" if quality is None else f"{names.arch(name)}: {quality:.0f} dB"
+    axis.set_title(title, fontsize=7.5, pad=3, color=names.colour(name) if name in LEARNED else "black")
 
 
 def curve(axis, arch, cells, names):
@@ -85,7 +86,7 @@ def curve(axis, arch, cells, names):
     means = cells.groupby("N")["error"].mean()
     for part, fill in ((means[means.index <= PILOT], colour), (means[means.index > PILOT], "none")):
         axis.plot(part.index, part, names.marker(arch), color=colour, markerfacecolor=fill, markersize=4)
-    axis.text(1.15 * N[-1], middle[-1], names.arch(arch), color=colour, va="center")
+    axis.text(1.15 * N[-1], middle[-1], names.arch(arch), color=colour, va=LEARNED[arch])
 
 
 def main():
