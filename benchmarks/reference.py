@@ -9,8 +9,8 @@
 The study `full` is results/reference itself, any other has a folder of its own in it. Every study runs in a clone of
 the last commit, so that its wall time is that of the whole study. With `--minutes`, a study that takes longer is
 interrupted: rows.tar.xz in its folder then has the rows of its finished cells, on other pairs too, and runs.json what
-made them. Later calls, also on other machines, fit the others. Pictures of reconstructions need the fits themselves:
-for these, go on in the same clone with `--work`.
+made them; so also if a job fails. Later calls, also on other machines, fit the others. Pictures of reconstructions need
+the fits themselves: for these, go on in the same clone with `--work`.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def run(study, options, folder, work=None, minutes=None):
                 archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
                 archive.extractall(results)
         started = time.perf_counter()
-        complete = finished(command, clone, minutes)
+        status = run_study(command, clone, minutes)
         wall = time.perf_counter() - started
         folder.mkdir(parents=True, exist_ok=True)
         about = {
@@ -98,15 +98,17 @@ def run(study, options, folder, work=None, minutes=None):
             "versions": {"python": platform.python_version(), **versions()},
         }
         runs, earlier = folder / "runs.json", runs_of(folder)
-        if complete:
+        if status == 0:
             keep(study, results, folder)
             about |= {"earlier runs": earlier} if earlier else {}
             write_json(folder / "about.json", about)
         else:
             write_json(runs, [*earlier, about])
-        if not complete or study.startswith(("benchmark", "printed")):  # for those who add a network: docs/benchmark.md
+        if status != 0 or study.startswith(("benchmark", "printed")):  # for those who add a network: docs/benchmark.md
             pack_rows(results, folder / "rows.tar.xz")
-    print(f"{study}: {wall:.0f} s{'' if complete else ', interrupted'}", flush=True)
+    print(f"{study}: {wall:.0f} s{', interrupted' if status is None else ''}", flush=True)
+    if status:
+        raise subprocess.CalledProcessError(status, command)
 
 
 def runs_of(folder):
@@ -120,19 +122,16 @@ def runs_of(folder):
     return [*last.pop("earlier runs", []), last]
 
 
-def finished(command, clone, minutes):
-    """Run a command in a clone; return whether it ended by itself within so many minutes, if any are given."""
+def run_study(command, clone, minutes):
+    """Run a command in a clone; return its exit status, or None if it is interrupted after so many minutes."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored, also by the command
     process = subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL)
     try:
-        process.wait(None if minutes is None else 60 * minutes)
+        return process.wait(None if minutes is None else 60 * minutes)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         process.wait()
-        return False
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return True
+        return None
 
 
 def keep(study, results, folder):

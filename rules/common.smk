@@ -41,9 +41,7 @@ def announce():
     if os.path.isdir(paths.BROUGHT):
         reasons = ", ".join(f"{count} of {reason}" for reason, count in jobs.refused.items())
         others = f"; {jobs.refused.total()} there do not: {reasons}" if reasons else ""
-        tests = sum(path.startswith(paths.BROUGHT) for path in jobs.transfers)
-        on_others = f", and {tests} for tests on other pairs" if tests else ""
-        logger.info(f"{len(jobs.brought)} rows in {paths.BROUGHT} stand in for fits{on_others}{others}.")
+        logger.info(f"{len(jobs.brought)} rows in {paths.BROUGHT} stand in for fits{others}.")
     for sweep in jobs.study:
         if words := sweep.problem.understood():
             logger.info(f"{sweep.name}: {words}.")

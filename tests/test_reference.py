@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 import tarfile
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -203,11 +204,13 @@ if [ -e results/brought/A/fc/N4_seed1.json -a -e results/brought/transfer/A/B/fc
 fi
 echo {} > results/cells/A/fc/N4_seed1.json
 echo {} > results/transfer/A/B/fc/N4_seed1.json
-exec sleep 60
+exec $AFTER
 """
 
 
-def test_a_reference_that_is_interrupted_keeps_its_rows_and_the_next_run_has_them(tmp_path, monkeypatch):
+@pytest.mark.parametrize("after", ["sleep 60", "false"], ids=["interrupted", "failed"])
+def test_a_reference_that_is_not_complete_keeps_its_rows_and_the_next_run_has_them(tmp_path, monkeypatch, after):
+    monkeypatch.setenv("AFTER", after)
     clone, folder = tmp_path / "clone", tmp_path / "kept"
     for path in (clone, tmp_path / "bin"):
         path.mkdir()
@@ -221,7 +224,8 @@ def test_a_reference_that_is_interrupted_keeps_its_rows_and_the_next_run_has_the
         subprocess.run(["git", *command], cwd=clone, check=True)
     reference = script("reference")
     monkeypatch.setattr(reference, "ROOT", clone)
-    reference.run("benchmark-long", {}, folder, minutes=0.05)
+    with pytest.raises(subprocess.CalledProcessError) if after == "false" else nullcontext():
+        reference.run("benchmark-long", {}, folder, minutes=0.05)
     assert len(json.loads((folder / "runs.json").read_text())) == 1
     assert not (folder / "about.json").exists()
     with tarfile.open(folder / "rows.tar.xz") as archive:

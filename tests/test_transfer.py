@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -81,6 +82,16 @@ def test_networks_are_tested_on_other_pairs_without_a_fit(checkout):
     text = study.path("results/table_transfer.tex").read_text()
     assert text.count("tested on") == 2
     assert not study.plan()
+    elsewhere = checkout(config)
+    for made, brought in (("cells", "brought"), ("transfer", "brought/transfer")):
+        shutil.copytree(study.path(f"results/{made}"), elsewhere.path(f"results/{brought}"))
+    elsewhere.path(paths.brought_transfer("T4", "other", "ko", 4, 1)).unlink()
+    jobs = elsewhere.plan()
+    assert (jobs["fit"], jobs["transfer"]) == (1, 1)
+    elsewhere.snakemake("results/transfer.parquet")
+    numbers = [*key, "sweep", "tested_on", "mse", "ssim"]
+    assert elsewhere.table("transfer")[numbers].equals(rows[numbers])
+    assert not elsewhere.plan("results/transfer.parquet")
 
 
 # What samples of another kind are worth, and another dose costs

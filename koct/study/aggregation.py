@@ -73,7 +73,7 @@ def collect_transfer(spec, cells_path, path):
     cells, origin = results.read_all(cells_path)
     involved = {name for sweep, others in spec["tested_on"].items() if others for name in (sweep, *others)}
     rows = [row for row in cells if row["sweep"] in involved]
-    for place, wanted in spec["rows"].items():
+    for place, wanted in sorted(spec["rows"].items(), key=lambda row: row[0].partition("/transfer/")[2]):
         row, stamp = read_json(place)
         if checksum_of(stamp.spec) != wanted:
             raise KoctError(f"{place} {OTHERWISE}; {again(place)}")

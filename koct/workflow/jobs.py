@@ -57,10 +57,12 @@ class Jobs:
             setattr(self, name, cache(getattr(self, name)))
         self.brought: set[str] = set()  # fits that nobody needs, since there are rows that were made elsewhere
         self.refused: Counter[str] = Counter()  # such rows that cannot stand in for a fit, by what they are of
+        tested = [cell for sweep in self.study for cell in sweep.transfers(self.sweeps)]
+        rows = [self._transfer(**cell) for cell in tested]
+        self.transfers = dict(sorted(rows))  # where they are, and hashes of what they have to be
+        self._tested = {paths.fit(**cell) for cell, (at, _) in zip(tested, rows, strict=True) if not _elsewhere(at)}
         row = self._row if os.path.isdir(paths.BROUGHT) else paths.cell
         self.cells = [row(**cell) for sweep in self.study for cell in sweep.grid()]
-        tested = [cell for sweep in self.study for cell in sweep.transfers(self.sweeps)]
-        self.transfers = dict(sorted(self._transfer(**cell) for cell in tested))
         bare = [name for name in self.sweeps if not self.first_fits(SimpleNamespace(sweep=name))]
         undrawn = {path.format(sweep=name) for name in bare for path in product("fig_recons").outputs}
         self.products = [path for path in when.published(self.study) if path not in undrawn]
@@ -69,7 +71,10 @@ class Jobs:
         self.about = {"study": self.settings.study, "products": self.products, "sweeps": entries}
 
     def _row(self, **cell: Any) -> str:
-        """Return where the row of a cell is, or will be: elsewhere if one is there that was made from the same."""
+        """Return where the row of a cell is, or will be: elsewhere if one is there that was made from the same.
+
+        Here all the same if its fit has to be made, to test it on the pairs of another sweep.
+        """
         from koct.base.files import read_json  # which imports NumPy
 
         own, place = paths.cell(**cell), paths.brought(**cell)
@@ -78,6 +83,7 @@ class Jobs:
         try:
             row, stamp = read_json(place)
             reason = brought.refused(row, stamp.spec, cell, self._wanted(cell["sweep"], cell["arch"]))
+            reason = reason or ("networks to be tested on other pairs" if paths.fit(**cell) in self._tested else "")
         except (ValueError, KoctError):
             reason = "another format"
         if reason:
@@ -87,22 +93,23 @@ class Jobs:
         return place
 
     def _transfer(self, **cell: Any) -> tuple[str, str]:
-        """Return where a row on the test pairs of another sweep is, or will be, and the hash of what it has to be.
+        """Return where a row on other pairs is, or will be, and the hash of what it has to be.
 
         It is elsewhere if one is there that the same code made.
         """
-        from koct.base.files import read_json  # which imports NumPy
-
         own, place = paths.transfer(**cell), paths.brought_transfer(**cell)
         wanted = checksum_of(json.loads(self.transfer_spec(SimpleNamespace(**cell))))
         if not os.path.isfile(place) or os.path.exists(own):
             return own, wanted
+        from koct.base.files import read_json  # which imports NumPy
+
         try:
             if checksum_of(read_json(place)[1].spec) == wanted:
                 return place, wanted
-            self.refused["other options or other code, on other pairs"] += 1
+            reason = "other options or other code, on other pairs"
         except (ValueError, KoctError):
-            self.refused["another format"] += 1
+            reason = "another format"
+        self.refused[reason] += 1
         return own, wanted
 
     def _wanted(self, name: str, arch_name: str) -> dict[str, Any]:
@@ -449,6 +456,10 @@ class Jobs:
         time of a run grew with the square of its cells.
         """
         return "summary" if len(self.cells) <= FEW_CELLS else None
+
+
+def _elsewhere(path: str) -> bool:
+    return path.startswith(f"{paths.BROUGHT}/")
 
 
 def _either(names: Iterable[str]) -> str:
