@@ -15,6 +15,8 @@ TORCH ?= torch
 EXTRAS ?= workflow
 VENV := .venv
 NEWEST := .venv-newest
+# Modules are compiled when they are first imported. Where that is switched off, importing torch takes 6 s, not 2.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: study report check test test-all test-newest setup slurm lint faults dist site

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -44,6 +45,8 @@ def all_jobs(folder, *through):
     text = slurm(*through, "scontrol", "-do", "show", "job")
     records = (dict(re.findall(r"(\S+?)=(\S*)", line)) for line in text.splitlines())
     mine = [job for job in records if job.get("WorkDir") == str(folder) and "Comment" in job]
+    copied = datetime.fromtimestamp(Path(folder, "Snakefile").stat().st_ctime).isoformat(timespec="seconds")
+    mine = [job for job in mine if job["SubmitTime"] >= copied]  # the others: an earlier folder of the same name
     return sorted(mine, key=lambda job: int(job["JobId"]))
 
 
