@@ -91,7 +91,7 @@ def curve(axis, arch, cells, names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("results", nargs="?", type=Path, help="of the study benchmark-long, with its fits (--notemp)")
+    parser.add_argument("results", nargs="?", type=Path, help="of the study benchmark-long, with its fits")
     if results := parser.parse_args().results:
         keep(results)
     draw(ROOT / "docs/fig_koct.png")

@@ -85,27 +85,28 @@ def run(study, options, folder, work=None, minutes=None):
             with tarfile.open(rows) as archive:
                 archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
                 archive.extractall(results)
+        commit, earlier = git("-C", str(clone), "rev-parse", "HEAD"), runs_of(folder)
         started = time.perf_counter()
         status = run_study(command, clone, minutes)
         wall = time.perf_counter() - started
         folder.mkdir(parents=True, exist_ok=True)
+        pack_rows(results, rows)  # first, so that whatever fails after it loses none
         about = {
             "command": " ".join(command),
-            "commit": git("rev-parse", "HEAD"),
+            "commit": commit,
             "wall seconds": round(wall, 1),
             "jobs": job_seconds(results / "benchmarks"),
             "machine": machine(),
             "versions": {"python": platform.python_version(), **versions()},
         }
-        runs, earlier = folder / "runs.json", runs_of(folder)
         if status == 0:
             keep(study, results, folder)
             about |= {"earlier runs": earlier} if earlier else {}
             write_json(folder / "about.json", about)
+            if not study.startswith(("benchmark", "printed")):  # for those who add a network
+                rows.unlink()
         else:
-            write_json(runs, [*earlier, about])
-        if status != 0 or study.startswith(("benchmark", "printed")):  # for those who add a network: docs/benchmark.md
-            pack_rows(results, folder / "rows.tar.xz")
+            write_json(folder / "runs.json", [*earlier, about])
     print(f"{study}: {wall:.0f} s{', interrupted' if status is None else ''}", flush=True)
     if status:
         raise subprocess.CalledProcessError(status, command)
@@ -130,14 +131,16 @@ def run_study(command, clone, minutes):
         return process.wait(None if minutes is None else 60 * minutes)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
-        process.wait()
-        return None
+    except KeyboardInterrupt:
+        pass  # a terminal interrupts the command too
+    process.wait()
+    return None
 
 
 def keep(study, results, folder):
     """Replace what a folder has of a study by its results."""
     for path in folder.iterdir():
-        if path.is_file() and path.name != "picture.npz":  # of benchmarks/picture.py
+        if path.is_file() and path.name not in ("rows.tar.xz", "picture.npz"):  # the latter of benchmarks/picture.py
             path.unlink()
     for name in KEPT:
         large = name == "planner.html" or ((results / name).exists() and (results / name).stat().st_size > LARGEST)
@@ -217,7 +220,10 @@ def job_seconds(folder):
     """For every rule and sweep: how many jobs, and their mean and longest wall time as Snakemake measured it."""
     times = {}
     for path in sorted(folder.rglob("*.tsv")):
-        head, values = (line.split("\t") for line in path.read_text().splitlines()[:2])
+        lines = path.read_text().splitlines()
+        if len(lines) < 2:  # of a full disk
+            continue
+        head, values = (line.split("\t") for line in lines[:2])
         place = path.relative_to(folder).parts
         sweep = place[1].removesuffix(".tsv") if len(place) > 1 else ""
         arch = place[2] if len(place) > 3 else ""

@@ -76,6 +76,8 @@ rule chains:
         "results/logs/chains/{sweep}.log",
     benchmark:
         "results/benchmarks/chains/{sweep}.tsv"
+    group:
+        "pools"
     conda:
         "../envs/koct.yaml"
     params:

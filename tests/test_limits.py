@@ -57,6 +57,13 @@ def test_a_job_that_is_too_large_says_what_it_needs_and_what_to_change(name, cha
     assert [text for text in found if re.match(rf"sweeps\.mine: {message}", text)], found
 
 
+def test_a_torch_network_may_take_a_gpus_time_whatever_its_problem():
+    long = {"archs": ["unet"], "unet": {"steps": 10**8}}
+    (said,) = wrong(days=10, **long)
+    assert re.search(r"the fit of unet with N = 64 takes about [\d,]+ days on a core", said)
+    assert wrong(days=10, gpu=True, **long) == []
+
+
 def test_a_gpu_takes_memory_and_time_off_the_host():
     fit = {"name": "H512", "N": [4, 16_000], "pool": pool(16_000)}
     assert len(wrong(**fit, gpu=False)) == 2
@@ -244,6 +251,28 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     found, _ = asked(checkout, {"F32": FANBEAM}, "device=cpu")  # without GPUs
     assert {(partition, gpus) for partition, _, _, gpus in found.values()} == {("cpu", 0)}
     assert found["cells/F32/ko/N16_seed1.json"] == expected("F32", "cpu", 0)["cells/F32/ko/N16_seed1.json"]
+
+
+def test_a_torch_network_goes_to_a_gpu_whatever_its_problem_and_other_jobs_of_the_sweep_do_not(checkout):
+    pytest.importorskip("torch", reason="torch is not installed: unet needs it")
+    unet = {"steps": 20_000, "channels": 8, "levels": 2}
+    sweeps = {"H64": {**WIDE, "archs": ["ko", "unet"], "unet": unet}}
+    found, _ = asked(checkout, sweeps)
+    assert {job[::3] for output, job in found.items() if "/unet/" in output} == {("gpu", 1)}
+    assert {job[::3] for output, job in found.items() if "/unet/" not in output} == {("cpu", 0)}
+    run = checkout({"study": "s", "studies": {"s": ["H64"]}, "sweeps": sweeps})
+    text = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=s").stdout
+    assert re.search(r"^ +\d+ to cpu, each: 1 core, \d", text, re.M)
+    assert re.search(r"^ +\d+ to gpu, each: 1 core, 1 GPU, ", text, re.M)
+
+
+def test_a_dry_run_names_fits_that_travel_alone(checkout):
+    pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
+    pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
+    fsdp = {**FANBEAM, "archs": ["fc-fsdp"], "fsdp": {"ranks": 4, "nodes": 2, "iterations": 10}}
+    run = checkout({"study": "s", "studies": {"s": ["F32"]}, "sweeps": {"F32": fsdp}})
+    text = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=s").stdout
+    assert f"{len(fsdp['N']) * len(fsdp['seeds']):3d} to gpu, each: 2 nodes, 4 cores, 4 GPUs, " in text
 
 
 def test_unknown_costs_are_an_hour_and_8_gb_and_a_fit_waits_for_the_fit_that_it_reads(checkout):

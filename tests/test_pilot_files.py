@@ -16,7 +16,7 @@ from koct.errors import KoctError
 from koct.forecast import pilot as reader
 from koct.forecast import scores
 from koct.forecast.budget import Forecast
-from koct.forecast.pilot import PilotFile, read_pilots
+from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import Pilot
 from koct.forecast.scores import Decibels, Score
 
@@ -111,7 +111,7 @@ BAD = {  # content, options of the reader, and what is said
 @pytest.mark.parametrize(("content", "options", "message"), BAD.values(), ids=BAD)
 def test_what_is_wrong_is_told_in_one_line_with_row_column_and_fix(pilot, content, options, message):
     with pytest.raises(KoctError, match=re.escape(message)) as caught:
-        read_pilots(pilot(content), **options)
+        PilotFile(pilot(content)).pilots(**options)
     assert "\n" not in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_what_would_not_fit_into_memory_is_refused(monkeypatch):
         Pilot.from_points(np.tile(np.arange(2, 502), 100), np.ones(50_000), np.arange(50_000))
     monkeypatch.setattr(reader, "LARGEST_FILE", 2**20)
     with pytest.raises(KoctError, match="the file has over 1 MiB"):
-        read_pilots("/dev/zero")
+        PilotFile("/dev/zero").pilots()
 
 
 SAME = [
@@ -137,7 +137,7 @@ SAME = [
 
 @pytest.mark.parametrize("content", SAME)
 def test_other_ways_to_write_the_same_are_read(pilot, content):
-    found = read_pilots(pilot(content))["pilot"]
+    found = PilotFile(pilot(content)).pilots()["pilot"]
     assert found.N.tolist() == [4, 8, 16]
     np.testing.assert_allclose(found.mean, [0.3, 0.2, 0.1], rtol=1e-6)
 
@@ -273,7 +273,7 @@ RUNS = [
 
 
 def forecast(table):
-    return {arch: Forecast(each, replicates=50).required(0.05) for arch, each in read_pilots(table).items()}
+    return {arch: Forecast(each, replicates=50).required(0.05) for arch, each in PilotFile(table).pilots().items()}
 
 
 @pytest.fixture(scope="module")
@@ -310,18 +310,18 @@ def test_names_order_and_format_of_a_table_do_not_change_the_forecast(plain, nam
 def test_groups_are_read_from_their_column(pilot):
     text = "N,error,seed,{}\n4,1,1,a\n8,0.5,1,a\n4,2,2,b\n8,0.7,2,b\n4,3,3,b\n8,0.9,3,b\n"
     for column, given_name in (("group", None), ("patient", "patient")):
-        found = read_pilots(pilot(text.format(column)), group=given_name)["pilot"]
+        found = PilotFile(pilot(text.format(column))).pilots(group=given_name)["pilot"]
         assert found.errors.shape == (3, 2)
         assert found.groups.tolist() == [0, 1, 1]
-    assert read_pilots(pilot(text.format("patient")))["pilot"].groups is None
+    assert PilotFile(pilot(text.format("patient"))).pilots()["pilot"].groups is None
 
 
 def test_the_test_size_is_an_option_or_a_column(pilot):
     text = "arch,N,{},test_size\na,4,0.5,100\na,8,0.4,90\nb,4,0.5,80\nb,8,0.4,80\n"
-    sizes = [pilot.test_size for pilot in read_pilots(pilot(text.format("error"))).values()]
+    sizes = [pilot.test_size for pilot in PilotFile(pilot(text.format("error"))).pilots().values()]
     assert sizes == [90, 80]
-    assert read_pilots(pilot(text.format("error")), test_size=7)["a"].test_size == 7
-    assert read_pilots(pilot(text.format("accuracy")), "accuracy")["a"].test_size == 90
+    assert PilotFile(pilot(text.format("error"))).pilots(test_size=7)["a"].test_size == 7
+    assert PilotFile(pilot(text.format("accuracy"))).pilots("accuracy")["a"].test_size == 90
     for other, fix in (("mse", "; if it is one, give --test-size"), ("ssim", "")):  # its noise is not binomial
         file = PilotFile(pilot(text.format(other)))
         assert file.pilots(other)["a"].test_size is None
@@ -341,7 +341,7 @@ def test_the_test_size_is_an_option_or_a_column(pilot):
     ],
 )
 def test_the_error_of_a_score(pilot, text, options, errors):
-    np.testing.assert_allclose(read_pilots(pilot(text), **options)["pilot"].mean, errors)
+    np.testing.assert_allclose(PilotFile(pilot(text)).pilots(**options)["pilot"].mean, errors)
 
 
 @given(st.sampled_from([Score("accuracy"), Score("grade", 100.0), Decibels("psnr")]), st.floats(1e-6, 0.9))

@@ -90,12 +90,17 @@ def _named(spec, inputs):
     return dict(zip(spec["inputs"], inputs, strict=True))
 
 
+def _need_no_gpu():
+    """On a cluster jobs that only evaluate may have none."""
+    if os.environ.get("KOCT_DEVICE") == "cuda":
+        os.environ["KOCT_DEVICE"] = "auto"
+
+
 def evaluate(spec, inputs, outputs):
     """write the row of a fit, from the fit, its pool and what its problem shares"""
     from koct.study import evaluation
 
-    if os.environ.get("KOCT_DEVICE") == "cuda":  # on a cluster these jobs have no GPU
-        os.environ["KOCT_DEVICE"] = "auto"
+    _need_no_gpu()
     fitted, *others = inputs
     evaluation.evaluate(fitted, dict(zip(("pool", "shared"), others, strict=False)), *outputs, spec)
 
@@ -104,8 +109,7 @@ def transfer(spec, inputs, outputs):
     """write the row of a fit on the test pairs of another sweep: from the fit, those, and what `evaluate` reads"""
     from koct.study import evaluation
 
-    if os.environ.get("KOCT_DEVICE") == "cuda":  # as above
-        os.environ["KOCT_DEVICE"] = "auto"
+    _need_no_gpu()
     fitted, tests, *others = inputs
     evaluation.transfer(fitted, dict(zip(("pool", "shared"), others, strict=False)), tests, *outputs, spec)
 
@@ -181,6 +185,7 @@ def figure_recons(spec, inputs, outputs):
     """from the fits of a seed, their pool and what the problem shares: test images and their reconstructions"""
     from koct.report.figures import fig_recons
 
+    _need_no_gpu()
     count = len(inputs) - len(spec["inputs"])
     fig_recons.recons(inputs[:count], _named(spec, inputs[count:]), outputs, spec)
 

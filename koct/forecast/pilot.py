@@ -69,11 +69,6 @@ def named_columns(columns: str | Mapping[str, str] | None) -> dict[str, list[str
     return found
 
 
-def read_pilots(path: Any, metric: str | None = None, *reading: Any, **named: Any) -> dict[str, Pilot]:
-    """{arch: Pilot} of a file or a table; the arguments are those of `PilotFile.pilots`."""
-    return PilotFile(path).pilots(metric, *reading, **named)
-
-
 class PilotFile:
     """A pilot study in a file, which is read once, so that it may be a pipe, or in memory.
 

@@ -52,7 +52,7 @@ def wanted(
 
 
 def refused(row: Any, spec: Mapping[str, Any], cell: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Return of what a row is, with the spec in its stamp, if it cannot stand in for the fit of a cell; else empty."""
+    """Return why a row, with the spec in its stamp, cannot stand in for the fit of a cell; empty if it can."""
     try:
         if {key: row[key] for key in cell} != cell or any(spec[key] != cell[key] for key in ("N", "seed")):
             return "another cell"

@@ -106,10 +106,15 @@ def planned(dag: Any) -> list[Submission]:
     """Return all submissions of a run, as far as they are known before the first has ended."""
     from snakemake.jobs import ResourceList
 
-    jobs = [(job, dag.get_job_group(job)) for job in dag.needrun_jobs()]
-    submitted = [job if group is None else group for job, group in jobs if group is not None or not job.is_local]
+    jobs = [job for job in dag.needrun_jobs() if job.output]  # all but the rule `all`
+    submitted = [dag.get_job_group(job) or job for job in jobs]
     requests = [_resources(job) for job in {id(job): job for job in submitted}.values()]
-    return [Submission(request["_cores"], ResourceList(fromdict=request)) for request in requests]
+    return [Submission(_threads(request), ResourceList(fromdict=request)) for request in requests]
+
+
+def _threads(request: dict[str, Any]) -> int:
+    """Return the cores of a job on a node: one for each rank of torchrun. A dry run would count one in all."""
+    return request["ranks"] // request["nodes"] if "ranks" in request else request["_cores"]
 
 
 def _resources(job: Any) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Jobs:
             row, stamp = read_json(place)
             reason = brought.refused(row, stamp.spec, cell, self._wanted(cell["sweep"], cell["arch"]))
             reason = reason or ("networks to be tested on other pairs" if paths.fit(**cell) in self._tested else "")
-        except (ValueError, KoctError):
+        except (ValueError, OSError, KoctError):
             reason = "another format"
         if reason:
             self.refused[reason] += 1
@@ -107,7 +107,7 @@ class Jobs:
             if checksum_of(read_json(place)[1].spec) == wanted:
                 return place, wanted
             reason = "other options or other code, on other pairs"
-        except (ValueError, KoctError):
+        except (ValueError, OSError, KoctError):
             reason = "another format"
         self.refused[reason] += 1
         return own, wanted
@@ -120,17 +120,20 @@ class Jobs:
     def environment(self) -> dict[str, str]:
         """Return the variables that jobs need beside their parameters, none of which changes a result.
 
-        They say what jobs compute on, which sweeps ask a cluster for a GPU, which problems and modules can use one, the
-        hash of the code that evaluates, and who lists the files that problems read.
+        They say what jobs compute on, which sweeps, or networks of one, ask a cluster for a GPU, which problems and
+        modules can use one, the hash of the code that evaluates, and who lists the files that problems read.
         """
         on_gpu = [sweep for sweep in self.study if resources.on_gpu(sweep, self.device)]
-        archs = {arch for sweep in self.study for arch in sweep.archs if resources.on_gpu(sweep, self.device, arch)}
-        modules = {arch.source for arch in archs if arch.needs_torch}
+        fits = [(sweep, arch) for sweep in self.study for arch in sweep.archs + sweep.required]
+        fits = [(sweep, arch) for sweep, arch in fits if resources.on_gpu(sweep, self.device, arch)]
+        modules = {arch.source for _, arch in fits if arch.needs_torch}
+        names = [sweep.name for sweep in on_gpu]
+        names += [f"{sweep.name}/{arch.name}" for sweep, arch in fits if not resources.cheap_curve(sweep, arch)]
         reading = {sweep.problem: files for sweep in self.study for files in self._files(sweep.problem).values()}
         readers = {checksum_of(files): encode_problem(problem, layers=True) for problem, files in reading.items()}
         return {
             "KOCT_DEVICE": self.device,
-            "KOCT_GPU_SWEEPS": " ".join(sweep.name for sweep in on_gpu),
+            "KOCT_GPU_SWEEPS": " ".join(names),
             "KOCT_GPU_PROBLEMS": json.dumps(sorted(modules | {sweep.problem.source for sweep in on_gpu})),
             "KOCT_EVALUATION": self.evaluation,
             metrics.OWN: json.dumps(self.settings.metrics),

@@ -201,7 +201,7 @@ def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
 
     A fit that is long travels alone. The others travel with the pool if they are short together, else with those of
     their architecture. Where a fit reads one that is elsewhere, none travels with the pool: groups could come to wait
-    for each other.
+    for each other. Nor does one where only some of them can use a GPU.
     """
     alone = {arch.name: arch for arch in sweep.required + sweep.archs if arch.launch == "process"}
     large = {name: arch for name, arch in alone.items() if not cheap_curve(sweep, arch)}
@@ -215,7 +215,8 @@ def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     total = sum(minutes(cost, on_gpu) for cost in others) + sum(short.values())
     read = {sweep.arch(arch.requires_cell).name for arch in sweep.archs if arch.requires_cell}
     elsewhere = read - large.keys() | read & {name for name, _ in takes.keys() - short.keys()}
-    with_pool = total <= LONGEST and not elsewhere
+    on_two = sweep.problem.device == "cpu" and any(arch.needs_torch for arch in large.values())  # kinds of machine
+    with_pool = total <= LONGEST and not elsewhere and not on_two
 
     names = {}
     for name, N in takes:
@@ -239,6 +240,7 @@ class Largest(NamedTuple):
     takes_gpu: bool = True
     processes: int = 1  # on one machine
     base: float = 0  # bytes of its cost, per process, that are no arrays
+    arch: Architecture | None = None  # that it fits
 
 
 def check(study: Sequence[Sweep], settings: Settings, local: bool, deployed: bool = False) -> None:
@@ -273,7 +275,7 @@ def too_large(
             for job in _largest(sweep):
                 if job.processes > 1 and len(wrong) > before:
                     continue  # to cost one of an absurd size takes long
-                uses_gpu = gpu and job.takes_gpu and on_gpu(sweep, device)
+                uses_gpu = gpu and job.takes_gpu and on_gpu(sweep, device, job.arch)
                 if sentence := _excess(job, uses_gpu, memory_bytes, longest_days):
                     sizes = [key for key in options(type(sweep.problem)) if type(getattr(sweep.problem, key)) is int]
                     keys = ", ".join(filter(None, [job.keys, *sizes]))
@@ -300,7 +302,7 @@ def _largest(sweep: Sweep) -> Iterator[Largest]:
         what, processes, base = f"the fit of {arch.name} with N = {sweep.pairs_of(N)}", 1, 0.0
         if isinstance(arch, TorchrunArchitecture):
             what, processes, base = f"{what} on {arch.ranks} ranks", arch.ranks // arch.nodes, RANK
-        yield Largest(what, partial(fit, sweep, arch, N), f"N, {arch.name}", True, processes, base)
+        yield Largest(what, partial(fit, sweep, arch, N), f"N, {arch.name}", True, processes, base, arch)
 
 
 def _excess(job: Largest, gpu: bool, memory: float | None, longest_days: float) -> str:
@@ -371,7 +373,7 @@ def _estimate(job: Any, stage: str, sweeps: dict[str, Sweep], device: str) -> Es
     written = _written(stage, cost, sweep, arch, N)
     if stage in LITTLE_LEFT or cost is UNKNOWN:
         return Estimate(written, DRAWN if stage in LITTLE_LEFT else None)
-    gpu = on_gpu(sweep, device) and has_gpu()
+    gpu = on_gpu(sweep, device, arch) and has_gpu()
     share = EARLY if N == "0" else 1
     return Estimate(written, START + share * cost.operations / (USUAL_GPU if gpu else SPEED), gpu)
 

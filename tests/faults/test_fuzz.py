@@ -100,8 +100,8 @@ FILES = {
     "fit": ("results/fits/T4/ko/N4_seed1.npy", lambda path: cells.read_fit(str(path))),
     "row": ("results/cells/T4/ko/N4_seed1.json", read_json),
     "cells": ("results/cells.parquet", results.read),
-    "pilot, CSV": (ROOT / "docs/pilot.csv", pilot.read_pilots),
-    "pilot, cells": ("results/cells.parquet", lambda path: pilot.read_pilots(path, "rrmse_peak2", "T4")),
+    "pilot, CSV": (ROOT / "docs/pilot.csv", lambda path: pilot.PilotFile(path).pilots()),
+    "pilot, cells": ("results/cells.parquet", lambda path: pilot.PilotFile(path).pilots("rrmse_peak2", "T4")),
     "compare": (REFERENCE, lambda path: compare.compare(path, REFERENCE, 0.005)),
     "network": (ROOT / "docs/network.yaml", lambda path: format_table(bound.read_network(path), 256)),
 }

@@ -17,7 +17,7 @@ PRODUCT = Product(
     when="benchmark",
     caption="""\
 **Test error, and below it structural similarity (SSIM), against the number of training samples**, a column per
-condition: the mean over seeds, with one dash per seed. Grey horizontal lines need no sample.
+condition: the mean over seeds, with one dash per seed. Horizontal lines need no sample.
 
 Read it from left to right: what is best with N samples, and what more samples buy. At the right end, behind dots, are
 fresh samples, which never repeat: once training is finished, what no more samples can give. SSIM is better the higher

@@ -21,7 +21,7 @@ PRODUCT = Product(
     caption="""\
 **Error against N of networks between known and learned.** Below a panel, the layers of every network: white is
 known, dark is learned. A ring marks the best network at each N that all have; those stacked on it cannot be
-told from it: the 90 % interval of their ratio, over seeds and test images, holds 1. Grey horizontal lines need
+told from it: the 90 % interval of their ratio, over seeds and test images, holds 1. Horizontal lines need
 no sample.
 
 Read it from left to right: which layers should be known, given N samples.""",

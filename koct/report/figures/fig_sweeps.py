@@ -16,7 +16,7 @@ PRODUCT = Product(
     caption="""\
 **Test error against the number of training samples**, a panel per sweep. A dash is one seed and the line their
 mean; dashed is the bound floor + σ log N / N, calibrated on the same points; crosses were predicted from pairs
-of another seed, before any fit. Grey horizontal lines need no sample: the known chain before any learning,
+of another seed, before any fit. Horizontal lines need no sample: the known chain before any learning,
 filtered backprojection, non-negative least squares and total variation, those that the sweep has. One that is
 far below the axis is told at its lower edge; seeds ten times below all means are beyond it.
 

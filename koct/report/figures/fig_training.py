@@ -3,6 +3,7 @@
 from matplotlib.colors import to_rgb
 
 from koct.base import FRESH
+from koct.errors import KoctError
 from koct.report import drawing, inputs
 from koct.report.product import Product
 from koct.study.results import grouped
@@ -14,8 +15,8 @@ PRODUCT = Product(
     when="doubled",
     caption="""\
 **Validation loss of trainings of ever twice as many steps**, a panel per sweep and network, a line per N, which stands
-at its end, and seed. A training ends where twice the steps gain less than 2 %; a hollow marker at its end says that it
-was not finished.
+at its end, and seed. A training ends where twice the steps gain less than its `gain`, 2 % by default; a hollow marker
+at its end says that it was not finished.
 
 Where lines are level at their ends, an error is the data's or the network's, and not that of a training that was too
 short.""",
@@ -27,6 +28,8 @@ PER_ROW = 4
 def figure(cells_path):
     rows, names = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", "H"))
     curves = grouped([row for row in rows if row.get("losses")], "sweep", "arch")
+    if not curves:
+        raise KoctError(f"{cells_path} has no training with `schedule: warmup-stable-decay`: there is nothing to draw")
     lines = -(-len(curves) // PER_ROW)
     made, axes = drawing.panels(lines, min(PER_ROW, len(curves)), (1.7, 1.5), left=0.75, across=0.4)
     for axis in axes.flat[len(curves) :]:

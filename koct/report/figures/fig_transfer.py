@@ -78,7 +78,7 @@ def figure(transfer_path, metrics, origins):
     for axis, source in against_samples.items():
         axis.set_xlabel(f"training {names.counted(source)} $N$", labelpad=2)
     made.align_ylabels()
-    marks = [words for words in drawing.handles(*against_samples) if words in (drawing.AT_EDGE, drawing.UNFINISHED)]
+    marks = [words for words in drawing.handles(*axes.flat) if words in (drawing.AT_EDGE, drawing.UNFINISHED)]
     notes = ["×: trained under these conditions, on as many samples."] * crosses
     notes += [f"Hollow: {', or '.join(marks)}."] * bool(marks)
     drawing.note_below(made, " ".join(notes))
@@ -180,11 +180,20 @@ def _by_N(rows):
 def _by_conditions(axis, tests, home, source, conditions, metric, names):
     """Draw errors at the largest N under every condition; return that N as a text, and {arch: {x: what it costs}}."""
     axis.ends, costs, sizes, free = [], {}, set(), {}
+
+    def draw(arch, rows, look):
+        """Draw a curve from {x: rows}."""
+        points = {x: metric.mean(cells) for x, cells in rows.items()}
+        axis.plot(points.keys(), points.values(), **look)
+        axis.ends.append((*list(points.items())[-1], names.arch(arch), look["color"]))
+        edged = [{**row, "N": x, "edges": 1} for x, cells in rows.items() for row in cells if row.get("edge")]
+        drawing.mark_edges(axis, names, edged, lambda row: points[row["N"]])
+
     for x, sweep in enumerate(conditions):
         for (arch,), rows in grouped(baselines(tests[sweep, sweep]), "arch").items():
-            free.setdefault(arch, {})[x] = metric.mean(rows)
-    for arch, points in free.items():
-        _curve(axis, points, names.arch(arch), {**names.line(arch), "marker": "."})
+            free.setdefault(arch, {})[x] = rows
+    for arch, rows in free.items():
+        draw(arch, rows, {**names.line(arch), "marker": "."})
     moved = [_by_N(tests.get((sweep, source), [])) for sweep in conditions]
     there = [_by_N(tests[sweep, sweep]) if source == home != sweep else {} for sweep in conditions]
     for arch in dict.fromkeys(arch for curves in moved for arch in curves):
@@ -194,7 +203,7 @@ def _by_conditions(axis, tests, home, source, conditions, metric, names):
             {x: curves[arch][N] for x, curves in enumerate(of) if N in curves.get(arch, ())} for of in (moved, there)
         )
         look = {"color": names.colour(arch), "marker": names.marker(arch)}
-        _curve(axis, {x: metric.mean(cells) for x, cells in rows.items()}, names.arch(arch), look)
+        draw(arch, rows, look)
         axis.plot(
             others.keys(), [metric.mean(cells) for cells in others.values()], "x", color=look["color"], markersize=5
         )
@@ -216,11 +225,6 @@ def _same_seeds(groups, metric):
     """Return the mean errors of some groups of rows, of the seeds that all have; none without such seeds."""
     shared = set.intersection(*({row["seed"] for row in rows} for rows in groups))
     return [metric.mean([row for row in rows if row["seed"] in shared]) for rows in groups] if shared else []
-
-
-def _curve(axis, points, label, look):
-    axis.plot(points.keys(), points.values(), **look)
-    axis.ends.append((*list(points.items())[-1], label, look["color"]))
 
 
 def _write_below(numbers, title, archs, names):

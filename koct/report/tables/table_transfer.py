@@ -1,10 +1,11 @@
 """Networks on test pairs of another sweep than the one they learned from: errors with the most samples."""
 
+from koct.base import FRESH
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.markup import count, power_of_ten
 from koct.report.product import Product
-from koct.report.table import BREAK, Span, Table
+from koct.report.table import BREAK, Span, Table, chosen, dagger
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -22,39 +23,32 @@ Compare a row with the first column of its block, which learned from pairs like 
 
 
 def table(transfer_path, metrics):
-    curves, names = tested(transfer_path, metrics)
-    sources = list(dict.fromkeys(source for _, source, _ in curves))
-    body = []
+    rows, names = inputs.rows(transfer_path, ("sweep", "tested_on", "arch", "N"))
+    targets, curves = {row["tested_on"] for row in rows}, {}  # {(tested on, learned from, arch): {N: rows}}
+    for (source, other, arch, N), cells in grouped(rows, "sweep", "tested_on", "arch", "N").items():
+        if (other or source) in targets:
+            curves.setdefault((other or source, source, arch), {})[N] = cells
+    sources, shown, body = list(dict.fromkeys(source for _, source, _ in curves)), [], []
+
+    def last(target, source, arch):
+        """Return the cell of a network: its error with the most samples, and their number."""
+        if not (curve := curves.get((target, source, arch))):
+            return "--"
+        N = max(curve, key=lambda N: (N == FRESH, N))
+        shown.extend(curve[N])
+        error = power_of_ten(CurveMetric(metrics[target]).mean(curve[N])) + dagger(curve[N])
+        return f"{error} ({'fresh' if N == FRESH else count(N)})" if N else error
+
     for target in dict.fromkeys(target for target, *_ in curves):
         learned = [target, *(source for source in sources if source != target)]
         body += [BREAK, [Span(1 + len(sources), "@{}l", f"tested on {target}, {names.problem(target, '')}")]]
         body.append(["learned from", *learned])
         for arch in dict.fromkeys(arch for found, _, arch in curves if found == target):
-            body.append([names.arch(arch), *(_last(curves.get((target, source, arch))) for source in learned)])
+            body.append([names.arch(arch), *(last(target, source, arch) for source in learned)])
     return Table(
         caption="Mean test errors on the test pairs of a sweep, of networks that learned from it and from others, at "
-        "the largest $N$ of each, which stands in parentheses; what needs no sample has none.",
+        "the largest $N$ of each, which stands in parentheses; what needs no sample has none." + chosen(names, shown),
         columns="l" + "r" * len(sources),
         head=[["", Span(len(sources), "c", "error")]],
         body=body[1:],
     )
-
-
-def _last(curve):
-    if not curve:
-        return "--"
-    N = max(curve)
-    return power_of_ten(curve[N]) + (f" ({count(N)})" if N else "")
-
-
-def tested(transfer_path, metrics):
-    """Return ({(sweep tested on, sweep learned from, arch): {N: mean error}}, `Names`) of a transfer.parquet."""
-    rows, names = inputs.rows(transfer_path, ("sweep", "tested_on", "arch", "N"))
-    targets = [row["tested_on"] for row in rows if row["tested_on"]]
-    curves = {}
-    for (source, other, arch, N), cells in grouped(rows, "sweep", "tested_on", "arch", "N").items():
-        target = other or source
-        if target in targets:
-            mean = CurveMetric(metrics[target]).mean(cells)
-            curves.setdefault((target, source, arch), {})[N] = mean
-    return {key: dict(sorted(curve.items())) for key, curve in curves.items()}, names
