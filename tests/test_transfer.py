@@ -10,11 +10,13 @@ import pytest
 from conftest import TINY, TINY_SWEEP
 from made_up import cell
 
+from koct.base import FRESH
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing
 from koct.report.figures import fig_transfer
+from koct.report.tables import table_transfer
 from koct.study import paths, results
 from koct.workflow import when
 from koct.workflow.jobs import Jobs
@@ -141,6 +143,21 @@ def test_what_samples_are_worth_and_a_dose_costs_is_below_the_panels(transfer):
         written = {word for text in axis.texts for word in text.get_text().replace(",", "").split()}
         assert set(expected.split()) <= written
     drawing.plt.close(figure)
+
+
+def test_the_table_takes_fresh_samples_for_the_most_and_marks_what_was_not_finished(tmp_path):
+    ended, cut = {"edge": False, "gain": 0.01}, {"edge": True, "gain": 0.2}
+    rows = [cell("a", "unet", N, error=error, **ended) for N, error in ((4, 0.2), (64, 0.1))]
+    moved = [(4, 0.8, ended), (64, 0.7, ended), (FRESH, 0.6, cut)]
+    rows += [cell("b", "unet", N, error=error, tested_on="a", **end) for N, error, end in moved]
+    results.write(rows, results.TRANSFER, tmp_path / "transfer.parquet", {}, Stamp({}))
+    made = table_transfer.table(tmp_path / "transfer.parquet", {"a": "mse", "b": "mse"})
+    _, one, other = made.body[-1]
+    assert "dagger" not in one
+    assert one.endswith("($64$)")
+    assert r"^\ddagger" in other
+    assert other.endswith("(fresh)")
+    assert "not finished" in made.caption
 
 
 @pytest.mark.parametrize(("error", "text"), [(0.11, "83"), (0.1, "100"), (1.0, "≤4"), (2.0, "≤4"), (0.01, ">256")])
