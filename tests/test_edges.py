@@ -113,7 +113,7 @@ def test_trainings_are_drawn_up_to_their_steps_and_hollow_where_they_were_not_fi
     assert [list(line.get_xdata()) for line in lines] == [[100, 200, 400]] * 3 + [[400]]
     assert list(lines[-1].get_ydata()) == [1.5]
     drawing.plt.close(figure)
-    save(tmp_path, [cell("A", "net", 16)])
+    save(tmp_path, [cell("A", "net", N) for N in (4, 16)])
     with pytest.raises(KoctError, match="no training with `schedule: warmup-stable-decay`"):
         fig_training.figure(tmp_path / "cells.parquet")
 
