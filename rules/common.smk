@@ -46,7 +46,7 @@ def announce():
         if words := sweep.problem.understood():
             logger.info(f"{sweep.name}: {words}.")
         if sweep.theory and sweep.no_theory_pool:
-            logger.info(f"No curve of {sweep.name} is predicted, for want of a pool: {sweep.no_theory_pool}.")
+            logger.info(f"Curves of {sweep.name} are not predicted before their fits: {sweep.no_theory_pool}.")
     if cluster.site():
         submissions = cluster.planned(workflow.dag)
         logger.info(cluster.in_words(submissions))

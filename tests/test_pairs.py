@@ -207,7 +207,7 @@ def test_the_example_runs_to_the_end(checkout):
     overlay["sweeps"]["mine"] |= {"seeds": [1, 2], "N": [4, 32]}
     run.path("own.yaml").write_text(yaml.safe_dump(overlay))
     done = run.snakemake("--configfile", "own.yaml")
-    assert "No curve of mine is predicted, for want of a pool: N counts groups" in done.stdout + done.stderr
+    assert "Curves of mine are not predicted before their fits: N counts groups" in done.stdout + done.stderr
     found = pd.read_parquet(run.path("results/cells.parquet"))
     assert found.groupby(["sweep", "arch"]).size().to_dict() == {("mine", "fc"): 4, ("ct", "ko"): 2, ("ct", "fc"): 2}
     curve = found.query("sweep == 'mine'").groupby("N")["mse"].mean()

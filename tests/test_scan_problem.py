@@ -1,6 +1,7 @@
 """The problem scan: what it makes of images, at which scale, and which slices are in which part."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -121,10 +122,51 @@ def test_ct_in_nifti_keeps_the_brain(folder):
 def test_png_slices_of_a_folder_are_one_patient(folder):
     (folder / "png").mkdir()
     for i, image in enumerate(volume(24, 20)):
-        Image.fromarray((image / 4 + 250).astype(np.uint8)).save(f"png/{i:02}.png")
+        Image.fromarray((image / 4 + 250).astype(np.uint8)).save(f"png/{i + 1}.png")
     problem = SCAN(data="png", field=200.0, H=16, V=8, B=16, gap=1)
     assert not list(problem.check((1,), SIZES))
-    assert problem.understood() == "24 slices of one patient, PNG, from black, 0, to white, 1; 200 mm wide"
+    told = "24 slices of one patient, PNG, from black, 0, to white, 1; 200 mm wide; from 1.png to 24.png"
+    assert problem.understood() == told
+    assert [os.path.basename(each.path) for each in problem._slices()] == [f"{i + 1}.png" for i in range(24)]
+    assert not problem.endless
+    Image.open("png/3.png").crop((0, 0, 20, 18)).save("png/1.png")
+    for i in range(1, 24):
+        shutil.copy("png/1.png", f"png/{i + 1}.png")
+    assert "; of 18 × 20 pixels the central 18 × 18, 200 mm wide;" in problem.understood()
+    with pytest.raises(KoctError, match=r"data: png/\d+\.png and png/\d+\.png are the same image; remove one"):
+        list(problem.pairs(1, SIZES))
+
+
+def test_units_that_values_contradict_are_refused(folder):
+    problem = array(units="relative")
+    (said,) = problem.check((1,), SIZES)
+    assert (
+        said == "units = 'relative': values of volume.npy go from -1000 to 0, and water is 1; give HU, or divide "
+        "by the value of water"
+    )
+    np.save("water.npy", 1 + volume() / 1000)
+    assert not list(array(data="water.npy", units="relative").check((1,), SIZES))
+    (said,) = array(data="water.npy").check((1,), SIZES)
+    assert said == "units = 'HU': values of water.npy go from 0 to 1, too narrow for Hounsfield units; give relative"
+    nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed: pip install 'koct[files]'")
+    clipped = volume(48).transpose(1, 2, 0).clip(-100, 300) + np.linspace(0, 300, 48)
+    nibabel.Nifti1Image(clipped.astype(np.int16), np.diag([8, 8, 8, 1])).to_filename("clipped.nii")
+    nifti = {"data": "clipped.nii", "field": None}
+    (said,) = array(**nifti, units=None).check((1,), SIZES)
+    assert said.startswith(
+        "units is missing: values of clipped.nii go from -100 to 300, which may be Hounsfield units;"
+    )
+    assert not list(array(**nifti).check((1,), SIZES))
+
+
+def test_several_dicom_series_of_one_patient_are_refused(folder, monkeypatch):
+    found = [slices.Slice(f"{i}.dcm", "CT", (32, 32), (8, 8), "P", i, series="12"[i % 2]) for i in range(24)]
+    problem = array()
+    monkeypatch.setattr(type(problem), "_slices", lambda self: found)
+    (said,) = problem.check((1,), SIZES)
+    assert said == "data: P has 2 DICOM series, and slices of one place could be in two parts; keep one series"
+    found[:] = [each._replace(group=str(i // 6)) for i, each in enumerate(found)]
+    assert not list(problem.check((1,), SIZES))
 
 
 def test_what_a_scan_lacks_is_one_sentence(folder):

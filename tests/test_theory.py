@@ -138,5 +138,5 @@ def test_a_problem_that_draws_no_other_seed_is_fitted_and_not_predicted(tiny):
     own = text.replace("    def pairs(", f"    {check}\n\n    def pairs(", 1)
     fresh = tiny({"mine.py": own}, problem="mine.py")
     done = fresh.snakemake("--dry-run")
-    assert "No curve of T4 is predicted, for want of a pool: seeds = 101: there are two." in done.stdout + done.stderr
+    assert "Curves of T4 are not predicted before their fits: seeds = 101: there are two." in done.stdout + done.stderr
     assert "theory" not in fresh.plan()

@@ -50,6 +50,8 @@ def run(sources: Sequence[str], settings: Mapping[str, Any]) -> bool:
     for cls in classes:
         if issubclass(cls, ModuleArchitecture) and isinstance(own := settings.get(study_file.section(cls), {}), dict):
             settings = {**settings, study_file.section(cls): {"steps": STEPS, **own}}
+    if isinstance(own := settings.get("pool"), dict):
+        settings = {**settings, "pool": {**GRID["pool"], **own}}
     return all([_kept_together({**problem, "archs": archs, **settings}) for problem in problems])
 
 

@@ -139,7 +139,8 @@ def _check_tested(sweep: Sweep, study: Sequence[Sweep]) -> Iterator[str]:
     sweeps = {other.name: other for other in study if other is not sweep}
     for name in sweep.tested_on:
         if name not in sweeps:
-            yield f"{name!r}, which is no other sweep of this study; take some of {', '.join(sweeps)}"
+            fix = f"take some of {', '.join(sweeps)}" if sweeps else "it has only this one"
+            yield f"{name!r}, which is no other sweep of this study; {fix}"
             continue
         own, other = sweep.problem, sweeps[name].problem
         moved = [arch.name for arch in sweep.networks if arch.moved(own, other)]

@@ -126,8 +126,10 @@ def _must(mistake: Any) -> str:
     text: str = mistake["msg"]
     for word, plain in WORDS.items():
         text = re.sub(word, plain, text)
-    if mistake["type"] == "float_type" and isinstance(mistake["input"], str):
-        text += " (YAML reads 1e-6 as text: write 1.0e-6)"
+    exponential = re.fullmatch(r"([-+]?\d+)(\.\d*)?[eE]([-+]?)(\d+)", str(mistake["input"]))
+    if mistake["type"] == "float_type" and exponential:
+        whole, rest, sign, power = exponential.groups()
+        text += f" (YAML reads this as text: write {whole}{rest or '.0'}e{sign or '+'}{power})"
     return text
 
 

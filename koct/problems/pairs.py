@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from koct.base.messages import cut, printable
+from koct.base.messages import counted, cut, printable
 from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
 from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, UNITS, ScanProblem
@@ -219,7 +219,11 @@ class PairsProblem(ScanProblem):
     def understood(self) -> str:
         from koct.problems.slices import understood
 
-        return understood(self._content().slices[0], self.units) if self._is_folder else ""
+        if not self._is_folder:
+            return ""
+        content = self._content()
+        groups = counted(len(set(content.labels or ())), "group")
+        return f"{content.total} images in {groups}, {understood(content.slices[0], self.units)}"
 
     def noise_variance(self, x: Any) -> Any:
         """Images are projected without noise; of measurements from files nothing is known."""

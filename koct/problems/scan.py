@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from koct.problems.slices import Slice
 
 ELLIPSES = "ellipses"
+BELOW_AIR, METAL = -0.5, 100.0  # beyond these no value is relative to water
+FEW_HU = 50.0  # a smaller range is none of Hounsfield units
+BELOW_ZERO = (
+    0.05  # share of the largest value that an image without Hounsfield units may be below 0, as by interpolation
+)
 ARRAYS = (".npy", ".npz", ".h5", ".hdf5", ".hdf")
 
 
@@ -75,9 +81,15 @@ class ScannedImages(CTProblem):
     def _patients(self) -> str:
         """Return of how many patients the images are; nothing of ellipses, and of what cannot be read."""
         with contextlib.suppress(KoctError):
-            count = 0 if self.data == ELLIPSES else len({each.group for each in self._slices()})
-            return "one patient" if count == 1 else f"{count} patients" if count else ""
+            slices = [] if self.data == ELLIPSES else self._slices()
+            count, keyword = len({each.group for each in slices}), slices and slices[0].kind in ("CT", "MR")
+            others = f"groups by {self.group}" if keyword and self.group not in (None, "PatientID") else "patients"
+            return "one patient" if count == 1 else f"{count} {others}" if count else ""
         return ""
+
+    @property
+    def endless(self) -> bool:  # type: ignore[override]
+        return self.data == ELLIPSES
 
     @property
     def hounsfield(self) -> bool:  # type: ignore[override]
@@ -113,10 +125,13 @@ class ScannedImages(CTProblem):
 
         if self.data == ELLIPSES:
             return ""
-        slices = self._slices()
-        return (
-            f"{len(slices)} slices of {self._patients()}, {understood(slices[0], self.units)}; {self.side:.4g} mm wide"
-        )
+        slices, (rows, columns) = self._slices(), self._slices()[0].shape
+        words = f"{len(slices)} slices of {self._patients()}, {understood(slices[0], self.units)}; "
+        if slices[0].spacing is None and rows != columns:
+            side = min(rows, columns)
+            words += f"of {rows} × {columns} pixels the central {side} × {side}, "
+        names = f"; from {os.path.basename(slices[0].path)} to {os.path.basename(slices[-1].path)}"
+        return f"{words}{self.side:.4g} mm wide" + names * (slices[0].kind == "PNG")
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         yield from super().check(seeds, sizes)
@@ -128,6 +143,8 @@ class ScannedImages(CTProblem):
             kinds, smallest = {each.kind for each in slices}, min(slices, key=lambda each: each.side)
             if "array" in kinds and self.units is None:
                 yield "units is missing: an array does not say what its values are; give HU or relative (to water)"
+            elif kinds & {"array", "NIfTI"} and (wrong := self._wrong_units(slices[0])):
+                yield wrong
             if self.units == "HU" and kinds & {"PNG", "MR"}:
                 yield f"units = 'HU': {kinds.pop()} images have none; remove it"
             if smallest.spacing is not None and side > smallest.side:
@@ -139,22 +156,38 @@ class ScannedImages(CTProblem):
         except KoctError as error:
             yield str(error)
 
+    def _wrong_units(self, first: Slice) -> str:
+        """Return what is wrong with `units` by the values of an array or of the first volume."""
+        from koct.problems.slices import SURELY_HU, extremes
+
+        low, high = extremes(first)
+        values = f"values of {printable(first.path)} go from {low:g} to {high:g}"
+        if self.units is None:
+            unclear = SURELY_HU <= low < -BELOW_ZERO * high
+            return f"units is missing: {values}, which may be Hounsfield units; give HU or relative" * unclear
+        if self.units == "HU":
+            return f"units = 'HU': {values}, too narrow for Hounsfield units; give relative" * (high - low < FEW_HU)
+        beyond = first.kind == "array" and (low < BELOW_AIR or high > METAL)
+        return f"units = 'relative': {values}, and water is 1; give HU, or divide by the value of water" * beyond
+
     def _drawn(self, seed: int, sizes: Sizes) -> dict[Part, np.ndarray]:
         """Return the numbers of the slices of every part; training slices in the order of the seed."""
         import numpy as np
 
         labels = np.unique([each.group for each in self._slices()], return_inverse=True)[1]
         if labels.max() + 1 < len(PARTS):
+            if several := _several_series(self._slices()):
+                raise KoctError(several)
             parts = _slabs(len(labels), sizes, self.slabs, self.gap)
         else:
             parts = _by_patient(labels, sizes, self.split)
         for part, found in parts.items():
             if len(found) < getattr(sizes, part):
-                where = "in their slabs" if labels.max() + 1 < len(PARTS) else "of their patients"
-                raise KoctError(
-                    f"pool.{part} asks for {getattr(sizes, part)} of {len(labels)} slices, and {len(found)} {where} "
-                    "are left; ask for less, or lower slabs or gap"
-                )
+                kind, fix = self._slices()[0].kind, "ask for less, or lower slabs or gap"
+                where = "in their slabs, without gaps," if labels.max() + 1 < len(PARTS) else "of their patients"
+                middle = " (the middle half of each volume)" * (kind == "NIfTI")
+                asked = f"pool.{part} asks for {getattr(sizes, part)} of {len(labels)} slices{middle}"
+                raise KoctError(f"{asked}, and {len(found)} {where} are left; {fix}")
         orders = {part: np.random.default_rng([HELD_OUT.get(part, seed), 2]) for part in PARTS}
         return {part: orders[part].permutation(parts[part])[: getattr(sizes, part)] for part in PARTS}
 
@@ -194,13 +227,17 @@ class ScannedImages(CTProblem):
                 for number, image in enumerate(fine, first):
                     other, before = seen.setdefault(hash(image.tobytes()), (part, number))
                     if other != part and image.any():
-                        raise KoctError(
-                            f"data: {other} slice {before} and {part} slice {number} are the same; remove one"
-                        )
+                        paths = [self._path(other, before, seed, sizes), self._path(part, number, seed, sizes)]
+                        raise KoctError(f"data: {paths[0]} and {paths[1]} are the same image; remove one")
                 x = to_numpy(A(place.put(fine)))
                 y = fine.reshape(len(fine), self.H, self.finer, self.H, self.finer).mean(axis=(2, 4))
                 yield part, self.measured(x, stream, first), y
             print(f"{part}: {count} slices", flush=True)
+
+    def _path(self, part: Part, number: int, seed: int, sizes: Sizes) -> str:
+        """Return where an image of a part comes from."""
+        each = self._slices()[self._drawn(seed, sizes)[part][number]]
+        return printable(each.path) + ("" if each.kind in ("CT", "MR", "PNG") else f", slice {each.number}")
 
     def _drawing(self, part: Part, seed: int, sizes: Sizes) -> Callable[[int], np.ndarray]:
         """Return what gives the images of a part by their numbers, in order, on fine pixels."""
@@ -236,6 +273,27 @@ class ScannedImages(CTProblem):
             return super().cost(stage, sizes)
         each = self.x_size * (SAMPLE * 2 * self.finer * self.H + (0 if self.photons is None else NOISE))
         return Cost(sizes.total * (1e8 + each), 32 * CHUNK * (self.finer * self.H) ** 2)
+
+
+def _natural(path: str) -> list[str | int]:
+    """Return a key that sorts 2.png before 10.png."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path)]
+
+
+def _several_series(slices: Sequence[Slice]) -> str:
+    """Return what is wrong if a patient has several DICOM series, whose slices are of the same places."""
+    series: dict[str, set[str]] = {}
+    for each in slices:
+        series.setdefault(each.group, set()).add(each.series)
+    return next(
+        (
+            f"data: {printable(group)} has {len(found)} DICOM series, and slices of one place could be in two parts; "
+            "keep one series"
+            for group, found in series.items()
+            if len(found) > 1
+        ),
+        "",
+    )
 
 
 def _part(each: Slice, side: float) -> float:
@@ -282,7 +340,7 @@ def _look(data: str, array: str, group: str | None, state: tuple[Any, ...]) -> l
         found = slices(data, group)
         if found[0].kind == "PNG":
             found = [each._replace(group=os.path.dirname(each.path)) for each in found]
-        return sorted(found, key=lambda each: (each.group, each.number, each.path))
+        return sorted(found, key=lambda each: (each.group, each.number, _natural(each.path)))
     name = data if data.lower().endswith(".npy") else array
     stored = arrayfiles.find("data" if name == data else "array", name, data)
     arrayfiles.check(stored)

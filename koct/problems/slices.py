@@ -27,6 +27,7 @@ ENDINGS = {  # capitals too
 READERS = {"DICOM": "pydicom", "PNG": "PIL", "NIfTI": "nibabel", "InVesalius": "tarfile"}
 AIR = -1000.0  # HU
 SURELY_HU = -500.0  # a volume with values below is in Hounsfield units: air is far below zero in nothing else
+SOME = 8  # slices of an array that are looked at before a run
 PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a DICOM file is
 DEPTH = 24  # place in a PNG file of the bits of a sample, and behind it of the kind of colour
 GREY = 0
@@ -45,6 +46,7 @@ class Slice(NamedTuple):
     group: str
     number: int = 0  # of the slice in a volume
     array: str = ""  # the name of an array in the file
+    series: str = ""  # of DICOM
 
     @property
     def side(self) -> float:
@@ -184,9 +186,10 @@ def dicom(path: str, group: str = "PatientID") -> Slice:
             raise KoctError(f"group = {group!r} is not in {printable(path)}; give a DICOM keyword that all have")
         steps = tuple(float(step) for step in spacing)
         known = len(steps) == 2 and min(steps) > 0
-        number = int(dataset.get("InstanceNumber") or 0)
+        number, series = int(dataset.get("InstanceNumber") or 0), str(dataset.get("SeriesInstanceUID") or "")
         size: Any = dataset.Rows, dataset.Columns
-        return Slice(path, dataset.Modality, size, (steps[0], steps[1]) if known else None, str(label), number)
+        known_steps = (steps[0], steps[1]) if known else None
+        return Slice(path, dataset.Modality, size, known_steps, str(label), number, series=series)
 
 
 def _check_inflated(path: str) -> None:
@@ -272,7 +275,18 @@ def in_hu(each: Slice, units: str | None) -> bool:
 
 
 def _smallest(each: Slice) -> float:
-    return float(_volume(each.path, each.kind, os.path.getmtime(each.path)).min())
+    return extremes(each)[0]
+
+
+def extremes(each: Slice) -> tuple[float, float]:
+    """Return the smallest and the largest value of a volume, or of some slices of an array."""
+    changed = os.path.getmtime(each.path)
+    if each.kind == "array":
+        stored = _stored(each.array, each.path, changed)
+        values = stored.read(range(0, stored.shape[0], max(1, stored.shape[0] // SOME)))
+    else:
+        values = _volume(each.path, each.kind, changed)
+    return float(values.min()), float(values.max())
 
 
 def understood(each: Slice, units: str | None) -> str:

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from koct.base import stamps
+from koct.base.messages import listed
 from koct.base.stamps import SMALL, Stamp
 from koct.contracts.spec import of_fit
 from koct.errors import KoctError
@@ -112,7 +113,7 @@ class Stale:
         keys = [key for key in keys if not key.startswith("origin")] or ["code"] * bool(keys)  # the rest tells it
         if keys:
             others = [key.removeprefix("problem.options.") for key in keys if key not in IN_WORDS]
-            words = [f"{', '.join(others)} changed"] if others else []
+            words = [f"{listed(others)} changed"] if others else []
             return " and ".join([*words, *dict.fromkeys(IN_WORDS[key] for key in keys if key in IN_WORDS)])
         if stamp.about.get("file", name := os.path.basename(path)) != name:
             return "it is another output of its job"

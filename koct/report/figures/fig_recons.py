@@ -64,7 +64,7 @@ def recons(fits, inputs, out, spec=None):
         images = _reconstruct(path, inputs, len(truth) if kept else 1).reshape(-1, *truth.shape[1:])
         made[arch.name, N] = images[0]
         arrays |= {f"{arch.name} {N}": images} if kept else {}
-        styles[arch.name] = {key: getattr(arch, key) for key in ("label", "colour", "marker")}
+        styles[arch.name] = {"label": arch.label or arch.name, "colour": arch.colour, "marker": arch.marker}
         print(f"{arch.name}, N = {N}: {path}", flush=True)
     stamp = Stamp(spec or {}, made_from(*fits, *inputs.values()))
     names, unit = Names({"koct.archs": json.dumps(styles)}), " groups" if pool.groups else ""
