@@ -18,11 +18,12 @@ from koct.config.study_file import build, read
 from koct.contracts import Problem, Sizes, registry
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.forecast.pilot import PilotFile, read_pilots
+from koct.forecast.pilot import PilotFile
 from koct.metrics.curve_metric import CurveMetric
 from koct.networks import baselines, fbp
 from koct.operators.algebra import Matrix
 from koct.problems import pools
+from koct.report.pages import answer_page
 from koct.study import aggregation, cells, crossings, evaluation, fitting, ladder, results
 from koct.study.results import Images
 
@@ -276,12 +277,23 @@ def test_calibration_budget_ladder_and_planner_do_not_see_them(tmp_path):
         aggregation.budget(path, None, {**SPEC, "targets": {"A": [5e-3]}}, files[2])
         ladder.compute(path, images, [], {**SPEC, "contained": {"A": []}}, files[3], path.with_name("ladder.json"))
         curves, *others = (results.read(file)[0] for file in files)
-        pilots, costs = read_pilots(path, "mse", "A"), PilotFile(path).costs("A")[1]
+        pilots, costs = PilotFile(path).pilots("mse", "A"), PilotFile(path).costs("A")[1]
         planned = {arch: [pilots[arch].errors.tolist(), costs[arch].tolist()] for arch in pilots}
         assert list(planned) == ["fc", "ko"]
         assert [row["N"] for row in curves][:2] == ([0, 0] if path.parent.name == "with" else [4, 16])
         found.append([results.trained(curves), others, planned])
     assert found[0] == found[1]
+
+
+def test_an_answer_says_what_to_ask_where_nothing_was(tmp_path):
+    path = made(tmp_path, {})
+    curves, calibration, budget, crossed = (
+        tmp_path / f"{name}.parquet" for name in ("curves", "calib", "budget", "crossings")
+    )
+    aggregation.aggregate(path, SPEC, curves, calibration)
+    aggregation.budget(path, None, {**SPEC, "targets": {"A": []}}, budget)
+    crossings.compute(path, tmp_path / "images.parquet", SPEC, crossed)
+    assert answer_page.answer(curves, budget, crossed) == (answer_page.UNASKED, [])
 
 
 # Crossings

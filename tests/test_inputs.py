@@ -81,6 +81,14 @@ def test_names_without_metadata_or_with_half_of_it():
             Names({"koct.archs": json.dumps({"ko": {key: value}})}).colour("ko")
 
 
+def test_a_network_looks_the_same_in_every_figure_whatever_else_that_shows():
+    origin = {"koct.archs": json.dumps({"a": {"label": "A"}, "b": {"label": "B"}})}
+    alone, beside = Names(origin), Names(origin)
+    beside.colour("a")
+    assert (alone.colour("b"), alone.marker("b")) == (beside.colour("b"), beside.marker("b"))
+    assert alone.colour("a") != alone.colour("b")
+
+
 def test_a_figure_needs_a_known_format_and_formulas_that_are_some(run, tmp_path):
     run("fig_sweeps", "figure.pdf.gz: the name of a figure must end in .pdf, .png or .svg", "figure.pdf.gz")
     figure, axes = drawing.panels(1, 1)

@@ -17,7 +17,7 @@ from koct.base.stamps import Stamp
 from koct.bound.calibration import Calibration
 from koct.forecast.budget import Answer, Forecast
 from koct.forecast.next_runs import RunCost, plan, sizes
-from koct.forecast.pilot import read_pilots
+from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import Pilot
 from koct.forecast.scores import Decibels, Score
 from koct.report.text import budget_text as report
@@ -266,7 +266,7 @@ NARROW = {"target": 0.011, "factor": 2.6}  # for which the cheapest plan has two
 
 @pytest.fixture(scope="module")
 def forecast():
-    return Forecast(read_pilots(PILOT)["fc"])
+    return Forecast(PilotFile(PILOT).pilots()["fc"])
 
 
 def test_a_plan_narrows_the_interval_step_by_step(forecast):

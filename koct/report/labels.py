@@ -25,6 +25,7 @@ class Names:
         taken = {arch.get("colour") for arch in self.archs.values()}
         colours = [colour for colour in PALETTE if colour not in taken] or PALETTE
         self._free = zip(itertools.cycle(colours), itertools.cycle(MARKERS), strict=False)
+        self._given = {name: next(self._free) for name in self.archs}  # in every figure the same, whatever it shows
         self._styles, self._lines = {}, {}
 
     def arch(self, name):
@@ -38,7 +39,7 @@ class Names:
 
     def _style(self, name):
         if name not in self._styles:
-            own, (colour, marker) = self.archs.get(name, {}), next(self._free)
+            own, (colour, marker) = self.archs.get(name, {}), self._given.get(name) or next(self._free)
             self._styles[name] = own.get("colour") or colour, own.get("marker") or marker
             _check_style(name, *self._styles[name])
         return self._styles[name]

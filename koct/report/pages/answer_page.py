@@ -34,6 +34,9 @@ HOW = (
     "In brackets are 90 % intervals. *Probably out of reach*: fewer than half of the plausible curves get there. *Not "
     f"decided*: the interval has no upper end, or one above {FAR} times the largest N that was measured."
 )
+UNASKED = (
+    "Nothing was asked: add `targets` to a sweep, errors to reach, or to its `archs` what needs no sample, such as fbp."
+)
 HERE = (
     "All of this folder is produced by `snakemake` and can be deleted, except for `reference` and `brought`. Pools, "
     "fits and cells are shared by all studies; tables, figures and pages of another study are moved to `previous`."
@@ -98,7 +101,7 @@ def _summary(sweeps, beaten, budget):
     if states:
         numbers = ", ".join(f"{state} {states[state]}" for state in (REACHED, NEVER, UNDECIDED))
         text += f"Of {counted(len(budget), 'target')}, one for each network: {numbers}."
-    return text.strip()
+    return text.strip() or UNASKED
 
 
 def _targets(rows, free, curves, names):

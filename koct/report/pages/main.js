@@ -60,7 +60,8 @@ function sentence({ sweep, question, target, rows }) {
     const about = n > arch.far ? "" : "about ";
     return `${arch.label} needs ${about}${samples} ${sweep.counts} (${interval}${doubt})`;
   });
-  return `For ${question.goal.replace("{target}", target)}: ${each.join("; ")}.`;
+  const more = rows.length > LISTED ? `; the table has ${rows.length - LISTED} more` : "";
+  return `For ${question.goal.replace("{target}", target)}: ${each.join("; ")}${more}.`;
 }
 
 function update() {

@@ -53,7 +53,8 @@ def table(curves_path, calibration_path, budget_path, crossings_path):
     if baselines:
         errors = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) + dagger([row]) for row in baselines}
         above = _rows(families, width, lambda sweep: [errors.get((sweep, arch), "--") for arch in free])
-        head, body = [["Error without samples", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
+        below = [RULE, *head, RULE, *body] if targets or others else []
+        head, body = [["Error without samples", *map(names.arch, free)]], [*above, *below]
     return Table(
         caption="What the conditions of the measurement do to the number of samples: the $N$ that reaches a target "
         "mean error by the forecast, never if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
