@@ -21,6 +21,7 @@ from koct.report.claims.verdicts import GROUPS
 from koct.report.products import products
 from koct.report.tables import table_mismatch, table_printed
 from koct.study import results
+from koct.workflow.when import CONDITIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "results/reference"
@@ -187,12 +188,12 @@ def layers():
 
 def files():
     """The tables, figures and pages of a study."""
-    yield "| in `results/` | what it is |"
-    yield "|---|---|"
+    yield "| in `results/` | of studies with | what it is |"
+    yield "|---|---|---|"
     for product in products().values():
         places = (path.removeprefix("results/").replace("{sweep}", "SWEEP") for path in product.outputs)
         names = ", ".join(f"`{place}`" for place in places if not place.startswith("report/"))
-        yield f"| {names} | {product.about} |"
+        yield f"| {names} | {CONDITIONS.get(product.when, '')} | {product.about} |"
 
 
 def dose():

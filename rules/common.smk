@@ -14,7 +14,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(ROOT, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, planned, queue, resources
+from koct.workflow import cluster, planned, queue, resources, when
 from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs
@@ -36,6 +36,7 @@ os.environ.update(jobs.environment())
 
 def announce():
     """Say what is about to run and what it asks a cluster for; a KoctError if that would be in vain."""
+    when.refuse_others(jobs.study, (path for job in workflow.dag.needrun_jobs() for path in job.output))
     sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
     logger.info(f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}.")
     if os.path.isdir(paths.BROUGHT):

@@ -113,6 +113,16 @@ def test_the_workflow_makes_what_a_study_has(study):
     assert {name for name in ALL if re.search(rf"results/(table|fig)_{name}\.", published)} == has
 
 
+def test_a_product_that_a_study_does_not_have_is_refused_before_its_first_job():
+    sweeps = config.read({**CONFIG, "study": "surrogate"})
+    when.refuse_others(sweeps, [*when.published(sweeps), "results/fits/H8/fc_N4_seed1.npz"])
+    for product in products.products().values():
+        if product.when != "always" and not product.per_sweep and not when.answer(product.when, sweeps):
+            with pytest.raises(KoctError, match=f"{product.name} is only for studies with .*; take another study"):
+                when.refuse_others(sweeps, product.outputs[-1:])
+    assert {product.when for product in products.products().values()} == {"always", *when.CONDITIONS}
+
+
 def test_what_another_study_left_is_kept_apart_and_not_lost(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     left = ["claims.html", "fig_recons_H8.png", "report/table_norms.html", "ladder.json"]

@@ -33,6 +33,14 @@ def published(study: Sequence[Sweep]) -> list[str]:
     return paths
 
 
+def refuse_others(study: Sequence[Sweep], paths: Iterable[str]) -> None:
+    """Raise a KoctError if `paths` hold a product that a study does not have."""
+    asked = set(paths)
+    for product in products().values():
+        if asked.intersection(product.outputs) and not answer(product.when, study):
+            raise KoctError(f"{product.name} is only for studies with {CONDITIONS[product.when]}; take another study")
+
+
 def answer(question: str, study: Sequence[Sweep]) -> Any:
     """Return what a function here says about a study or, by sweep, the value of a key that every sweep has."""
     if question in options(Grid):
@@ -167,3 +175,20 @@ def mismatch(study: Iterable[Sweep]) -> dict[str, list[Any]]:
 ASKED: list[Callable[..., Any]] = [always, predicted, transferred, pictured, ladder, contained, benchmark, doubled]
 ASKED += [printed, claimed, compared, held_out, paired, metrics, normed, mismatch, kinds, origins]
 QUESTIONS = {function.__name__: function for function in ASKED}
+
+CONDITIONS = {  # what a study must have for a product; the questions that decide it
+    "predicted": "curves that are predicted before any fit",
+    "transferred": "`tested_on`",
+    "pictured": "images to look at",
+    "ladder": "three or more networks",
+    "benchmark": "a torch module",
+    "kinds": "networks from pairs and from scans or images",
+    "doubled": "`schedule: warmup-stable-decay`",
+    "printed": "`held_out: shepp-logan`",
+    "claimed": "sweeps of the paper",
+    "compared": "sweeps that differ in conditions",
+    "held_out": "three or more N",
+    "paired": "`ko` and `fc`",
+    "normed": "`ko` at a size of the paper",
+    "mismatch": "wrong operators",
+}

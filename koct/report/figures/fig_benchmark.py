@@ -12,7 +12,7 @@ from koct.study.results import fresh, grouped
 
 PRODUCT = Product(
     title="networks that people use",
-    about="with a torch module: error and SSIM against N, [the benchmark](benchmark.md)",
+    about="error and SSIM against N, [the benchmark](benchmark.md)",
     reads=("cells.parquet", "curves.parquet"),
     when="benchmark",
     caption="""\

@@ -15,7 +15,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="which layers should be known",
-    about="with three or more networks: [the best](ladder.md) at every N, and the layers it learns",
+    about="[the best](ladder.md) at every N, and the layers it learns",
     reads=("ladder.parquet", "curves.parquet"),
     when="ladder",
     caption="""\

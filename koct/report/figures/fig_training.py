@@ -10,7 +10,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="trained until it is done",
-    about="with `warmup-stable-decay`: validation loss against steps, [the rule](benchmark.md)",
+    about="validation loss against steps, [the rule](benchmark.md)",
     reads=("cells.parquet",),
     when="doubled",
     caption="""\

@@ -10,7 +10,7 @@ from koct.study.results import fresh, grouped
 
 PRODUCT = Product(
     title="what networks need",
-    about="with a torch module: parameters, samples for the targets and time, [the benchmark](benchmark.md)",
+    about="parameters, samples for the targets and time, [the benchmark](benchmark.md)",
     reads=("cells.parquet", "curves.parquet", "budget.parquet"),
     when="benchmark",
     timings=True,

@@ -10,7 +10,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="networks between known and learned",
-    about="with three or more networks: what each learns, and where it is [the best](ladder.md)",
+    about="what each learns, and where it is [the best](ladder.md)",
     reads=("ladder.parquet", "curves.parquet", "calibration.parquet", "budget.parquet"),
     when="ladder",
     caption="""\

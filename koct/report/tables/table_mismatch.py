@@ -10,7 +10,7 @@ from koct.report.table import Span, Table, Underline
 
 PRODUCT = Product(
     title="when a wrong operator loses",
-    about="with wrong operators: how wrong before learning more beats knowing",
+    about="how wrong before learning more beats knowing",
     reads=("curves.parquet",),
     when="mismatch",
     takes=("mismatch",),

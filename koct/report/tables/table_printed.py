@@ -10,7 +10,7 @@ from koct.study.results import baselines, fresh, grouped
 
 PRODUCT = Product(
     title="an experiment in print",
-    about="on Shepp–Logan: PSNR and SSIM beside those of Adler and Öktem (2018)",
+    about="PSNR, beside that of Adler and Öktem (2018), and SSIM",
     reads=("cells.parquet",),
     when="printed",
     caption="""\
