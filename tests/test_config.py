@@ -123,6 +123,16 @@ def test_no_label_study_or_path_is_taken_for_a_wildcard(folder):
         Jobs(study)
 
 
+def test_sweeps_that_differ_in_views_alone_are_told_apart_by_them():
+    labels = {
+        study: [sweep["label"] for sweep in json.loads(Jobs({**CONFIG, "study": study}).study_spec())["sweeps"]]
+        for study in ("full", "labels")
+    }
+    fan = "fan beam, analytic rays, 10,000 photons"
+    assert labels["labels"][1::2] == [f"{fan}, 60 views", f"{fan}, 30 views"]
+    assert not any("views, " in label or label.endswith(" views") for label in labels["full"])
+
+
 def test_the_documentation_is_made_from_the_code():
     assert (ROOT / "docs/config.md").read_text() == document(), "run: koct config > docs/config.md"
 

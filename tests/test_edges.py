@@ -112,6 +112,10 @@ def test_trainings_are_drawn_up_to_their_steps_and_hollow_where_they_were_not_fi
     lines = [line for line in figure.axes[0].lines if len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in lines] == [[100, 200, 400]] * 3 + [[400]]
     assert list(lines[-1].get_ydata()) == [1.5]
+    few, more, fresh = (sum(line.get_color()) for line in lines[:3])
+    assert few > more > fresh  # darker
+    told = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert told == ["N = 16", "N = 128", "fresh", drawing.UNFINISHED]
     drawing.plt.close(figure)
     save(tmp_path, [cell("A", "net", N) for N in (4, 16)])
     with pytest.raises(KoctError, match="no training with `schedule: warmup-stable-decay`"):

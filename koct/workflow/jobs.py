@@ -263,13 +263,21 @@ class Jobs:
         """Return the spec of the collected rows or predictions: of each, a hash of what its curve shares."""
         sweeps, of_cells = [], stage == "collect"
         for sweep in self.study:
-            about = {"name": sweep.name, "label": sweep.problem.label, "metric": sweep.metric}
+            about = {"name": sweep.name, "label": self._label(sweep), "metric": sweep.metric}
             about |= {"counts": "groups"} if sweep.groups else {}
             about |= self._files(sweep.problem)  # whose contents are compared again
             describe, archs = (self._cells, sweep.archs) if of_cells else (self._prediction, sweep.predicted)
             sweeps.append({**about, "archs": [{**config.style(arch), **describe(sweep, arch)} for arch in archs]})
         hashed = hashlib.sha256(config.canonical(self.study).encode()).hexdigest()
         return _spec(stage, {"sweeps": sweeps, "config": hashed})
+
+    def _label(self, sweep: Sweep) -> str:
+        """Return the label of a problem, and the number of views where another sweep differs by that alone."""
+        keys = ("label", "H", "V")
+        label, H, V = (getattr(sweep.problem, key, None) for key in keys)
+        others = [[getattr(other.problem, key, None) for key in keys] for other in self.study]
+        views = {other for *alike, other in others if alike == [label, H]}
+        return f"{label}, {V} views" if len(views) > 1 else label
 
     def _cells(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
         curve = self._curve(sweep.name, arch.name)

@@ -38,8 +38,8 @@ def figure(cells_path, curves_path):
     cells += fresh(inputs.rows(cells_path, ())[0])
     points = {(row["sweep"], row["arch"], row["N"]): row for row in [*baselines, *curves, *endless]}
     metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
-    columns = min(COLUMNS, len(metrics))
-    blocks = math.ceil(len(metrics) / columns)
+    blocks = math.ceil(len(metrics) / COLUMNS)
+    columns = math.ceil(len(metrics) / blocks)
     titles, height = drawing.titles(names, metrics, WIDTH)
     down = 0.26 if blocks == 1 else 0.58 + height
     made, axes = drawing.panels(2 * blocks, columns, SIZE, 0.75, LABELS, 0.12 + height, 0.42, down=down)
