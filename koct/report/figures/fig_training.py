@@ -38,7 +38,9 @@ def figure(cells_path):
     titles = [f"{names.arch(arch)}\n{textwrap.fill(names.title(sweep), WIDTH)}" for sweep, arch in curves]
     above = 0.1 + 0.12 * max(title.count("\n") + 1 for title in titles)
     lines, columns = -(-len(curves) // PER_ROW), min(PER_ROW, len(curves))
-    made, axes = drawing.panels(lines, columns, (1.7, 1.5), left=0.75, above=above, across=0.4, down=above + 0.25)
+    made, axes = drawing.panels(
+        lines, columns, (1.7, 1.5), left=0.75, right=0.2, above=above, across=0.4, down=above + 0.25
+    )
     for axis in axes.flat[len(curves) :]:
         axis.set_axis_off()
     sizes = sorted({row["N"] for row in rows}, key=lambda N: (N == FRESH, N))
