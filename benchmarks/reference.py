@@ -124,17 +124,18 @@ def runs_of(folder):
 
 
 def run_study(command, clone, minutes):
-    """Run a command in a clone; return its exit status, or None if it is interrupted after so many minutes."""
+    """Run a command in a clone; return its exit status, also if a user interrupts it, or None after so many minutes."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored, also by the command
     process = subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL)
     try:
         return process.wait(None if minutes is None else 60 * minutes)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
-    except KeyboardInterrupt:
-        pass  # a terminal interrupts the command too
-    process.wait()
-    return None
+        process.wait()
+        return None
+    except KeyboardInterrupt:  # a terminal interrupts the command too; no other study is begun
+        process.wait()
+        return -signal.SIGINT
 
 
 def keep(study, results, folder):

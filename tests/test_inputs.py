@@ -89,6 +89,12 @@ def test_a_network_looks_the_same_in_every_figure_whatever_else_that_shows():
     assert alone.colour("a") != alone.colour("b")
 
 
+def test_networks_of_a_user_share_no_colour_while_there_are_others():
+    shipped = {f"s{number}": {"colour": f"#{number}00000", "marker": "o"} for number in range(9)}
+    names = Names({"koct.archs": json.dumps({"mine": {}, **shipped, "other": {}})})
+    assert len({names.colour(name) for name in ("mine", "other", *shipped)}) == 2 + len(shipped)
+
+
 def test_a_figure_needs_a_known_format_and_formulas_that_are_some(run, tmp_path):
     run("fig_sweeps", "figure.pdf.gz: the name of a figure must end in .pdf, .png or .svg", "figure.pdf.gz")
     figure, axes = drawing.panels(1, 1)

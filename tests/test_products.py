@@ -27,8 +27,10 @@ from koct.forecast.budget import held_out
 from koct.operators.parallel import projector
 from koct.report import drawing, markup, products
 from koct.report.figures import fig_factors, fig_heldout
+from koct.report.labels import Names
+from koct.report.pages import answer_page
 from koct.report.table import BREAK, Span, Table, Underline, save
-from koct.report.tables import table_calibration
+from koct.report.tables import table_calibration, table_conditions
 from koct.study.results import CALIBRATION, CELLS, CURVES, read, write
 from koct.workflow import when
 
@@ -121,6 +123,20 @@ def test_a_product_that_a_study_does_not_have_is_refused_before_its_first_job():
             with pytest.raises(KoctError, match=f"{product.name} is only for studies with .*; take another study"):
                 when.refuse_others(sweeps, product.outputs[-1:])
     assert {product.when for product in products.products().values()} == {"always", *when.CONDITIONS}
+
+
+def test_conditions_say_the_number_of_views_once():
+    row = {"problem": "fanbeam", "H": 128, "B": 128}
+    labels = {f"{V}": {"label": f"fan beam, {V} views"} for V in (30, 60)}
+    names = Names({"koct.sweeps": json.dumps(labels)})
+    (found,) = table_conditions.compared([{**row, "sweep": name, "V": int(name)} for name in labels], names).values()
+    assert found == [("30", "30 views"), ("60", "60 views")]
+
+
+def test_the_answer_counts_the_sweeps_that_have_something_to_beat():
+    some, all_lost = answer_page._summary(3, [True], []), answer_page._summary(2, [False, False], [])
+    assert some == "In 1 of 3 sweeps a network becomes better than the best of what needs no sample."
+    assert all_lost == "In all sweeps no network is better than the best of what needs no sample."
 
 
 def test_what_another_study_left_is_kept_apart_and_not_lost(tmp_path, monkeypatch):

@@ -165,7 +165,9 @@ def test_several_dicom_series_of_one_patient_are_refused(folder, monkeypatch):
     monkeypatch.setattr(type(problem), "_slices", lambda self: found)
     (said,) = problem.check((1,), SIZES)
     assert said == "data: P has 2 DICOM series, and slices of one place could be in two parts; keep one series"
-    found[:] = [each._replace(group=str(i // 6)) for i, each in enumerate(found)]
+    found[:] = [each._replace(group=each.series, patient="P") for each in found]  # group: SeriesInstanceUID
+    assert list(problem.check((1,), SIZES)) == [said]
+    found[:] = [each._replace(group=str(i // 6), patient=str(i // 6)) for i, each in enumerate(found)]
     assert not list(problem.check((1,), SIZES))
 
 

@@ -145,6 +145,22 @@ def test_what_samples_are_worth_and_a_dose_costs_is_below_the_panels(transfer):
     drawing.plt.close(figure)
 
 
+def test_what_was_chosen_at_an_edge_is_hollow_also_without_samples(transfer):
+    rows, origin = results.read(transfer)
+    styles = {"fbp": {"label": "FBP", "colour": "#777777", "marker": "2"}}  # a marker that has no inside
+    told = {"koct.sweeps": origin["koct.sweeps"], "koct.archs": json.dumps(styles)}
+    marked = [{**row, "edge": row["arch"] == "fbp"} for row in rows]
+    results.write(marked, results.TRANSFER, transfer, told, Stamp({}))
+    with drawing.styled():
+        figure = fig_transfer.figure(transfer, dict.fromkeys(SIZES, "mse"), {"head-after": "head-discs"})
+    hollow = [line for axis in figure.axes for line in axis.lines if line.get_markerfacecolor() == "white"]
+    drawn = [line for line in hollow if len(line.get_xdata())]
+    assert drawn
+    assert {(line.get_marker(), line.get_color()) for line in drawn} == {("o", "#777777")}
+    assert "Hollow: strength at an end" in figure.texts[-1].get_text()
+    drawing.plt.close(figure)
+
+
 def test_the_table_takes_fresh_samples_for_the_most_and_marks_what_was_not_finished(tmp_path):
     ended, cut = {"edge": False, "gain": 0.01}, {"edge": True, "gain": 0.2}
     rows = [cell("a", "unet", N, error=error, **ended) for N, error in ((4, 0.2), (64, 0.1))]

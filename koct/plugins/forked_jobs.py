@@ -93,7 +93,7 @@ def work(connection: Connection, news: Connection, parent: int) -> None:
     numpy_random: Any = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()  # forks would draw the same numbers where nobody gives a seed
-    loaded = set(sys.modules)
+    loaded, surroundings = set(sys.modules), dict(os.environ)
     while True:
         try:
             job = connection.recv()
@@ -106,6 +106,8 @@ def work(connection: Connection, news: Connection, parent: int) -> None:
         if not answer["kept"]:
             os._exit(0)
         _forget()
+        os.environ.clear()
+        os.environ.update(surroundings)
 
 
 def perform(argv: list[str], log: str, environment: dict[str, str], keep: bool) -> dict[str, Any]:

@@ -175,7 +175,8 @@ class ScannedImages(CTProblem):
         import numpy as np
 
         labels = np.unique([each.group for each in self._slices()], return_inverse=True)[1]
-        if labels.max() + 1 < len(PARTS):
+        by_slabs = bool(labels.max() + 1 < len(PARTS))
+        if by_slabs:
             if several := _several_series(self._slices()):
                 raise KoctError(several)
             parts = _slabs(len(labels), sizes, self.slabs, self.gap)
@@ -183,8 +184,8 @@ class ScannedImages(CTProblem):
             parts = _by_patient(labels, sizes, self.split)
         for part, found in parts.items():
             if len(found) < getattr(sizes, part):
-                kind, fix = self._slices()[0].kind, "ask for less, or lower slabs or gap"
-                where = "in their slabs, without gaps," if labels.max() + 1 < len(PARTS) else "of their patients"
+                kind, fix = self._slices()[0].kind, "ask for less" + ", or lower slabs or gap" * by_slabs
+                where = "in their slabs, without gaps," if by_slabs else "of their patients"
                 middle = " (the middle half of each volume)" * (kind == "NIfTI")
                 asked = f"pool.{part} asks for {getattr(sizes, part)} of {len(labels)} slices{middle}"
                 raise KoctError(f"{asked}, and {len(found)} {where} are left; {fix}")
@@ -284,12 +285,12 @@ def _several_series(slices: Sequence[Slice]) -> str:
     """Return what is wrong if a patient has several DICOM series, whose slices are of the same places."""
     series: dict[str, set[str]] = {}
     for each in slices:
-        series.setdefault(each.group, set()).add(each.series)
+        series.setdefault(each.patient or each.group, set()).add(each.series)
     return next(
         (
-            f"data: {printable(group)} has {len(found)} DICOM series, and slices of one place could be in two parts; "
+            f"data: {printable(patient)} has {len(found)} DICOM series, and slices of one place could be in two parts; "
             "keep one series"
-            for group, found in series.items()
+            for patient, found in series.items()
             if len(found) > 1
         ),
         "",

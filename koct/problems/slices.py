@@ -46,7 +46,8 @@ class Slice(NamedTuple):
     group: str
     number: int = 0  # of the slice in a volume
     array: str = ""  # the name of an array in the file
-    series: str = ""  # of DICOM
+    patient: str = ""  # of DICOM
+    series: str = ""
 
     @property
     def side(self) -> float:
@@ -186,10 +187,10 @@ def dicom(path: str, group: str = "PatientID") -> Slice:
             raise KoctError(f"group = {group!r} is not in {printable(path)}; give a DICOM keyword that all have")
         steps = tuple(float(step) for step in spacing)
         known = len(steps) == 2 and min(steps) > 0
-        number, series = int(dataset.get("InstanceNumber") or 0), str(dataset.get("SeriesInstanceUID") or "")
-        size: Any = dataset.Rows, dataset.Columns
+        patient, series = (str(dataset.get(keyword) or "") for keyword in ("PatientID", "SeriesInstanceUID"))
+        number, size = int(dataset.get("InstanceNumber") or 0), (dataset.Rows, dataset.Columns)
         known_steps = (steps[0], steps[1]) if known else None
-        return Slice(path, dataset.Modality, size, known_steps, str(label), number, series=series)
+        return Slice(path, dataset.Modality, size, known_steps, str(label), number, patient=patient, series=series)
 
 
 def _check_inflated(path: str) -> None:

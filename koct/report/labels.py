@@ -25,7 +25,8 @@ class Names:
         taken = {arch.get("colour") for arch in self.archs.values()}
         colours = [colour for colour in PALETTE if colour not in taken] or PALETTE
         self._free = zip(itertools.cycle(colours), itertools.cycle(MARKERS), strict=False)
-        self._given = {name: next(self._free) for name in self.archs}  # in every figure the same, whatever it shows
+        unstyled = [name for name, own in self.archs.items() if not (own.get("colour") and own.get("marker"))]
+        self._given = {name: next(self._free) for name in unstyled}  # the same in every figure of a file
         self._styles, self._lines = {}, {}
 
     def arch(self, name):

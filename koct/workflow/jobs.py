@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import cache, cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -271,12 +271,16 @@ class Jobs:
         hashed = hashlib.sha256(config.canonical(self.study).encode()).hexdigest()
         return _spec(stage, {"sweeps": sweeps, "config": hashed})
 
+    @cached_property
+    def _conditions(self) -> dict[str, tuple[Any, Any, Any]]:
+        """Return label, H and V of every sweep: some labels take a look at files."""
+        each = {sweep.name: sweep.problem for sweep in self.study}
+        return {name: (own.label, getattr(own, "H", None), getattr(own, "V", None)) for name, own in each.items()}
+
     def _label(self, sweep: Sweep) -> str:
-        """Return the label of a problem, and the number of views where another sweep differs by that alone."""
-        keys = ("label", "H", "V")
-        label, H, V = (getattr(sweep.problem, key, None) for key in keys)
-        others = [[getattr(other.problem, key, None) for key in keys] for other in self.study]
-        views = {other for *alike, other in others if alike == [label, H]}
+        """Return the label of a problem, with the number of views where another of this label and H has other ones."""
+        label, H, V = self._conditions[sweep.name]
+        views = {other for *alike, other in self._conditions.values() if alike == [label, H]}
         return f"{label}, {V} views" if len(views) > 1 else label
 
     def _cells(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:

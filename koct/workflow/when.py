@@ -34,11 +34,12 @@ def published(study: Sequence[Sweep]) -> list[str]:
 
 
 def refuse_others(study: Sequence[Sweep], paths: Iterable[str]) -> None:
-    """Raise a KoctError if `paths` hold a product that a study does not have."""
+    """Raise a KoctError if `paths` hold a product that a study does not have, but for those of single sweeps."""
     asked = set(paths)
     for product in products().values():
         if asked.intersection(product.outputs) and not answer(product.when, study):
-            raise KoctError(f"{product.name} is only for studies with {CONDITIONS[product.when]}; take another study")
+            condition = CONDITIONS.get(product.when, product.when)
+            raise KoctError(f"{product.name} is only for studies with {condition}; take another study")
 
 
 def answer(question: str, study: Sequence[Sweep]) -> Any:
@@ -180,8 +181,8 @@ CONDITIONS = {  # what a study must have for a product; the questions that decid
     "predicted": "curves that are predicted before any fit",
     "transferred": "`tested_on`",
     "pictured": "images to look at",
-    "ladder": "three or more networks",
-    "benchmark": "a torch module",
+    "ladder": "three or more networks behind a right operator",
+    "benchmark": "a torch module behind a right operator",
     "kinds": "networks from pairs and from scans or images",
     "doubled": "`schedule: warmup-stable-decay`",
     "printed": "`held_out: shepp-logan`",

@@ -187,7 +187,8 @@ def _by_conditions(axis, tests, home, source, conditions, metric, names):
         axis.plot(points.keys(), points.values(), **look)
         axis.ends.append((*list(points.items())[-1], names.arch(arch), look["color"]))
         edged = [{**row, "N": x, "edges": 1} for x, cells in rows.items() for row in cells if row.get("edge")]
-        drawing.mark_edges(axis, names, edged, lambda row: points[row["N"]])
+        marker = "o" if look["marker"] == "." else look["marker"]  # that of a baseline may have no inside
+        drawing.mark_edges(axis, names, edged, lambda row: points[row["N"]], color=look["color"], marker=marker)
 
     for x, sweep in enumerate(conditions):
         for (arch,), rows in grouped(baselines(tests[sweep, sweep]), "arch").items():

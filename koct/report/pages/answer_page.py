@@ -95,7 +95,8 @@ def _summary(sweeps, beaten, budget):
     text, states = "", Counter(row["state"] for row in budget)
     if beaten:
         lost = beaten.count(False)
-        where = "all sweeps" if lost in (0, sweeps) else f"{lost} of {counted(sweeps, 'sweep')}"
+        count = lost or len(beaten)
+        where = "all sweeps" if count == sweeps else f"{count} of {counted(sweeps, 'sweep')}"
         who = "no network is" if lost else "a network becomes"
         text = f"In {where} {who} better than the best of what needs no sample. "
     if states:

@@ -55,11 +55,20 @@ def table(curves_path, calibration_path, budget_path, crossings_path):
         above = _rows(families, width, lambda sweep: [errors.get((sweep, arch), "--") for arch in free])
         below = [RULE, *head, RULE, *body] if targets or others else []
         head, body = [["Error without samples", *map(names.arch, free)]], [*above, *below]
+    caption = "What the conditions of the measurement do to the number of samples"
+    caption += (
+        ": the $N$ that reaches a target mean error by the forecast, never if it is out of reach, and the smallest $N$ "
+        "of the sweep if that is enough."
+        if targets
+        else "."
+    )
+    if others:
+        caption += (
+            f" {'Right, the' if targets else 'The'} $N$ from which on {names.arch(largest)} has a smaller error than "
+            "another network; between the $N$ of the sweep, errors are interpolated."
+        )
     return Table(
-        caption="What the conditions of the measurement do to the number of samples: the $N$ that reaches a target "
-        "mean error by the forecast, never if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
-        f"Right, the $N$ from which on {names.arch(largest)} has a smaller error than another network; between the $N$ "
-        "of the sweep, errors are interpolated."
+        caption=caption
         + defined(names, baselines, "the first rows have their mean test errors")
         + chosen(names, [*baselines, *curves]),
         columns="l" + "r" * (width - 1),
@@ -108,7 +117,8 @@ def compared(fitted, names):
     groups = {}
     for (name,), (row, *_) in grouped(fitted, "sweep").items():
         words = names.problem(name, row["problem"]).split(SEPARATOR)
-        words += [f"${key} = {row[key]}$" for key in ("V", "B") if row[key] is not None]
+        said = f"{row['V']} views" in words  # the label may have them
+        words += [f"${key} = {row[key]}$" for key in ("V", "B")[said:] if row[key] is not None]
         groups.setdefault((row["problem"], row["H"]), []).append((name, words))
     families = {}
     for (_, H), group in groups.items():
