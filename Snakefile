@@ -41,6 +41,7 @@ rule all:
     default_target: True
     input:
         jobs.rows,  # by name, so that a deleted one is made again
+        list(jobs.transfers),
         jobs.theories,
         published(),
         rules.crate.output,

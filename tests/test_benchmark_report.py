@@ -15,6 +15,7 @@ from koct.base.stamps import Stamp
 from koct.config import study_file as config
 from koct.report import mismatch, products
 from koct.report.figures import fig_benchmark, fig_mismatch
+from koct.report.tables import table_benchmark
 from koct.study import aggregation, results
 from koct.workflow import when
 
@@ -95,6 +96,10 @@ def test_fresh_samples_are_a_last_tick_and_a_column_and_what_they_tell_the_forec
     assert "Fresh is the whole pool of 4,096 samples for Line." in figure.texts[-1].get_text()
     net = next(row for row in table("table_benchmark", folder) if row[0].endswith("Net"))
     assert r"$1.90 \cdot 10^{-1}$" in net
+    read = [folder / f"{name}.parquet" for name in ("cells", "curves", "budget")]
+    assert "by the forecast" in table_benchmark.table(*read).caption
+    aggregation.budget(folder / "cells.parquet", None, spec | {"targets": {"A": []}}, folder / "budget.parquet")
+    assert "target" not in table_benchmark.table(*read).caption
 
 
 def test_the_figure_has_a_column_for_every_condition_and_a_label_for_every_curve(folder):
@@ -114,8 +119,8 @@ def test_a_network_ends_at_its_own_largest_N():
     ends = {arch: sweep.sizes_of(sweep.arch(arch))[-1] for arch in ("unet", "fc", "tv")}
     assert ends == {"unet": 4096, "fc": 16384, "tv": 0}
     assert max(cell["N"] for cell in sweep.grid() if cell["arch"] == "unet") == 4096
-    changed = {**CONFIG["sweeps"]["ellipses50"], "unet": {"N": [4, 5]}}
-    with pytest.raises(config.KoctError, match=r"sweeps.ellipses50.unet.N has \[5\], which the sweep's N lacks"):
+    changed = {**CONFIG["sweeps"]["ellipses50"], "unet": {"N": [4, 5, "fresh"]}}
+    with pytest.raises(config.KoctError, match=r"sweeps.ellipses50.unet.N has 5, fresh, which the sweep's N lacks"):
         config.read({**CONFIG, "study": "benchmark", "sweeps": {**CONFIG["sweeps"], "ellipses50": changed}})
 
 

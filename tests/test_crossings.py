@@ -50,7 +50,8 @@ def test_power_laws_cross_where_they_cross_by_every_metric_and_one_way_only(metr
     )
     images = saved(tmp_path, flat, steep)
     found = crossings.crossing(steep, flat, CurveMetric(metric), images)
-    assert (found["N"], found["upto"]) == (at, N[-1])
+    assert found["N"] == pytest.approx(at, rel=crossings.ROUNDING / 10)
+    assert found["upto"] == N[-1]
     assert crossings.crossing(flat, steep, CurveMetric(metric), images)["N"] is None
 
 

@@ -480,9 +480,9 @@ def test_a_network_of_ones_own_that_reads_scans_needs_a_loss_for_them(tmp_path, 
     text = (ROOT / "docs/your-own/cnn.py").read_text()
     assert head in text
     (tmp_path / "cnn.py").write_text(text.replace(head, f"{head}    more_scans = 2\n"))
-    settings = {"problem": "ellipses50", "H": 8, "V": 8, "B": 12, "N": [2, 4]}
+    settings = {"problem": "ellipses50", "H": 8, "V": 8, "B": 12}
     assert not contract_suite.run([str(tmp_path / "cnn.py")], settings)
-    assert "no loss for them; write its scan_losses" in capsys.readouterr().out
+    assert "no loss for them; write its scan_losses" in capsys.readouterr().out  # the pool has room for both
 
 
 # What a pair is worth
@@ -505,6 +505,8 @@ def test_a_pair_is_worth_as_many_scans_as_give_the_same_error(tmp_path):
         assert low <= value <= high
         assert 3 < value < 5.5
     assert lines[3][2].startswith("$>$ 1")
+    twice = worth(tmp_path, {**laws, "scans": lambda n: 0.1 * (n / 1.2) ** -0.5}, {"pairs": "pairs", "scans": "scans"})
+    assert 1.1 < float(twice[0][2].split()[0]) < 1.24, "no whole number of scans over 4, as 5 / 4"
 
 
 @pytest.mark.parametrize(("scale", "text"), [(0.01, r"$\leq$"), (100.0, "$>$")])

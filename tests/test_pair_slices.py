@@ -205,6 +205,8 @@ def test_slices_that_do_not_fit_are_one_sentence(folder):
     (folder / "arrays").mkdir()
     np.save("arrays/x.npy", 0)
     patients(folder / "single", 1, 4)
+    (folder / "photos").mkdir()
+    (folder / "photos/1.tif").touch()
     for changes, message in (
         ({"H": None}, "H is missing; a folder of images needs it: add it"),
         ({"H": 64}, "H = 64 is more than the 16 pixels of ct/p0/0.dcm; take at most 16"),
@@ -214,6 +216,7 @@ def test_slices_that_do_not_fit_are_one_sentence(folder):
         ({"x": "x.npy"}, "x = 'x.npy' names an array, and data is a folder"),
         ({"data": "empty"}, "data = 'empty' has no images (DICOM, .png, .nii or .nii.gz); correct the path"),
         ({"data": "arrays"}, "data = 'arrays' has no images (DICOM, .png, .nii or .nii.gz) but .npy files; name one"),
+        ({"data": "photos"}, "has no images (DICOM, .png, .nii or .nii.gz) but .tif files; save them as .png"),
         ({"data": "single"}, "group: all pairs are of p0, and training, validation and test need a group each"),
     ):
         assert message in said(**{"data": "ct", **SCAN, **changes})

@@ -201,6 +201,7 @@ def test_a_result_that_is_what_is_asked_for_is_used_and_others_are_made_again(fo
     assert found(output="results/none.json") == []
     assert found({**SPEC, "problem": {"options": {"V": 12}}}) == ["V changed."]
     assert found({**SPEC, "lambdas": [2.0], "code": "b"}) == ["lambdas changed and its code has changed."]
+    assert found({**SPEC, "archs": ["fc"], "code": "b"}) == ["archs changed."]  # and so the code that they need
     assert found({**SPEC, "N": 8, "code": "b"}) == ["it is another cell's."]
     write_text(POOL, "other pairs\n", Stamp({"seed": 1}))
     assert found() == ["it was made from other inputs."]

@@ -137,6 +137,14 @@ def test_png_slices_of_a_folder_are_one_patient(folder):
         list(problem.pairs(1, SIZES))
 
 
+def test_a_file_that_is_no_image_and_a_group_that_is_nowhere_are_named(folder):
+    (folder / "head.tif").touch()
+    (said,) = SCAN(data="head.tif", field=200.0, H=16, V=8, B=16, gap=1).check((1,), SIZES)
+    assert said == "data = 'head.tif' has no images (DICOM, .png, .nii or .nii.gz) but .tif files; save them as .png"
+    (said,) = array(group="patient").check((1,), SIZES)
+    assert said.startswith("group = 'patient' is not a .npy file; give one")
+
+
 def test_units_that_values_contradict_are_refused(folder):
     problem = array(units="relative")
     (said,) = problem.check((1,), SIZES)

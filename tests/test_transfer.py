@@ -81,6 +81,11 @@ def test_networks_are_tested_on_other_pairs_without_a_fit(checkout):
     for name, same in (("same", True), ("other", False)):
         there = tested[tested["tested_on"] == name].set_index(key).loc[own.index]
         assert np.array_equal(there[["mse", "rrmse_norm"]], own[["mse", "rrmse_norm"]]) == same
+    row = study.path(paths.transfer("T4", "other", "ko", 4, 1))
+    content = row.read_bytes()
+    row.unlink()
+    assert study.plan()["transfer"] == 1
+    row.write_bytes(content)
     text = study.path("results/table_transfer.tex").read_text()
     assert text.count("tested on") == 2
     assert not study.plan()
@@ -142,6 +147,17 @@ def test_what_samples_are_worth_and_a_dose_costs_is_below_the_panels(transfer):
     for axis, expected in ((slices, "one patient"), (discs, "≤4 32 >64"), (after, "8 32"), (doses, "1.25 one patient")):
         written = {word for text in axis.texts for word in text.get_text().replace(",", "").split()}
         assert set(expected.split()) <= written
+    drawing.plt.close(figure)
+
+
+def test_a_network_that_the_last_panel_lacks_is_named_below(transfer):
+    rows, origin = results.read(transfer)
+    rows += [cell("head", "filter", N, error=0.2) for N in SIZES["head"]]
+    results.write(rows, results.TRANSFER, transfer, {"koct.sweeps": origin["koct.sweeps"]}, Stamp({}))
+    with drawing.styled():
+        figure = fig_transfer.figure(transfer, dict.fromkeys(SIZES, "mse"), {"head-after": "head-discs"})
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["FILTER"]
     drawing.plt.close(figure)
 
 

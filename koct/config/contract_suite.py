@@ -27,7 +27,7 @@ from koct.problems import pools
 from koct.study import cells, fitting
 
 GRID: dict[str, Any] = {"N": [4, 8], "seeds": [1, 2], "lambdas": [0.01, 1.0], "metric": "mse", "theory": False}
-GRID["pool"] = {"train": 8, "val": 4, "test": 4}
+GRID["pool"] = {"train": max(GRID["N"]), "val": 4, "test": 4}
 OTHER_PROBLEM = {"problem": "deblur", "H": 8, "blur": 0.5, "noise": 0.01}  # for networks that come alone
 STEPS = 40  # of a training: enough to see what is broken
 MOST_IN_MATRIX = 2**13  # measurements whose normal matrix is checked
@@ -50,9 +50,18 @@ def run(sources: Sequence[str], settings: Mapping[str, Any]) -> bool:
     for cls in classes:
         if issubclass(cls, ModuleArchitecture) and isinstance(own := settings.get(study_file.section(cls), {}), dict):
             settings = {**settings, study_file.section(cls): {"steps": STEPS, **own}}
-    if isinstance(own := settings.get("pool"), dict):
-        settings = {**settings, "pool": {**GRID["pool"], **own}}
+    scans = max((_more_scans(cls, settings) for cls in classes if issubclass(cls, Architecture)), default=0)
+    if isinstance(own := settings.get("pool", {}), dict):
+        enough = {"train": max(GRID["N"]) + scans}
+        settings = {**settings, "pool": {**GRID["pool"], **enough, **own}}
     return all([_kept_together({**problem, "archs": archs, **settings}) for problem in problems])
+
+
+def _more_scans(cls: type[Architecture], settings: Mapping[str, Any]) -> int:
+    """Return how many scans a network reads beside its pairs."""
+    own = settings.get(study_file.section(cls))
+    count = own.get("more_scans", cls.more_scans) if isinstance(own, dict) else cls.more_scans
+    return count if isinstance(count, int) else 0
 
 
 def _kept(sources: list[str], promises: Iterator[str]) -> bool:

@@ -293,9 +293,10 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
         if arch.trained and len(set(sweep.sizes_of(arch)) - {FRESH}) < 2:
             yield f"{'N' if arch.N is None else key} has fewer than two sizes beside fresh; add some, such as 16, 128"
         if arch.N is not None and not arch.trained:
-            yield f"{key} = {list(arch.N)}: {arch.name} needs no sample, and has no N; remove it"
+            yield f"{key} = {_in_words(arch.N)}: {arch.name} needs no sample, and has no N; remove it"
         elif others := [N for N in arch.N or () if N not in sweep.N]:
-            yield f"{key} has {others}, which the sweep's N lacks; add them there, or take some of {list(sweep.N)}"
+            lacking, there = _in_words(others), _in_words(sweep.N)
+            yield f"{key} has {lacking}, which the sweep's N lacks; add them there, or take some of {there}"
         if arch.more_scans:
             yield from _check_scans(arch, sweep)
     if why := metrics.wrong_metric(sweep.metric):
@@ -314,6 +315,10 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
                 separator = "." if text.split(maxsplit=1)[0] in options(type(arch)) else ": "
                 yield f"{section(type(arch))}{separator}{text}"
             yield from _check_arch(arch, sweep)
+
+
+def _in_words(sizes: Sequence[int]) -> str:
+    return ", ".join("fresh" if N == FRESH else str(N) for N in sizes)
 
 
 def _check_scans(arch: Architecture, sweep: Sweep) -> Iterator[str]:

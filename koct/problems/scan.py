@@ -349,7 +349,7 @@ def _look(data: str, array: str, group: str | None, state: tuple[Any, ...]) -> l
         raise KoctError(f"{stored.what} has the shape {stored.shape}; give (slices, rows, columns)")
     labels = ["patient"] * stored.shape[0]
     if group is not None:
-        labels = arrayfiles.labels(arrayfiles.find("group", group, data))
+        labels = arrayfiles.labels(arrayfiles.find("group", group, None if name == data else data))
         if len(labels) != stored.shape[0]:
             raise KoctError(
                 f"group = {group!r} has {len(labels)} entries for {stored.shape[0]} slices; give one for each"

@@ -24,6 +24,7 @@ ENDINGS = {  # capitals too
     "NIfTI": (".nii", ".nii.gz"),
     "InVesalius": (".inv3",),
 }
+PICTURES = (".tif", ".tiff", ".jpg", ".jpeg", ".bmp")  # which are not read
 READERS = {"DICOM": "pydicom", "PNG": "PIL", "NIfTI": "nibabel", "InVesalius": "tarfile"}
 AIR = -1000.0  # HU
 SURELY_HU = -500.0  # a volume with values below is in Hounsfield units: air is far below zero in nothing else
@@ -63,7 +64,7 @@ class Slice(NamedTuple):
 def find(folder: str) -> list[str]:
     """The files with images below a folder, in order. One without an ending is DICOM if there is nothing else."""
     if os.path.isfile(folder):
-        return [folder]
+        return [folder] if kind_of(folder) else []
     paths = [path for path in _files(folder) if kind_of(path)]
     named = [path for path in paths if os.path.splitext(path)[1]]
     return named if {kind_of(path) for path in named} - {"DICOM"} else paths
@@ -100,9 +101,12 @@ def slices(folder: str, group: str | None) -> list[Slice]:
     paths = find(folder)
     kinds = sorted({str(kind_of(path)) for path in paths})
     if not paths:
-        endings = {os.path.splitext(path)[1].lower() for path in _files(folder)}
-        arrays = sorted(endings & {".npy", ".npz", *HDF5})
+        there = [folder] if os.path.isfile(folder) else _files(folder)
+        endings = {os.path.splitext(path)[1].lower() for path in there}
+        arrays, pictures = (sorted(endings & {*others}) for others in ((".npy", ".npz", *HDF5), PICTURES))
         fix = f" but {arrays[0]} files; name one that holds all pairs" if arrays else "; correct the path"
+        if pictures and not arrays:
+            fix = f" but {pictures[0]} files; save them as .png"
         raise KoctError(f"data = {folder!r} has no images (DICOM, .png, .nii or .nii.gz){fix}")
     if len(kinds) > 1:
         raise KoctError(f"data = {folder!r} has {' and '.join(kinds)} files; keep one kind")

@@ -27,8 +27,14 @@ def compute(cells_path, images_path, spec, path):
             beside = (CurveMetric(name) for name in METRICS if name != own.name)
             for metric in (own, *(each for each in beside if _measured(each.column, [*rows, *other], tested))):
                 about = {**rows[0], "metric": metric.name, "versus": other[0]["arch"]}
-                table.append({**about, **crossing(rows, other, metric, tested)})
+                found = crossing(rows, other, metric, tested)
+                table.append({**about, **{key: _rounded_up(N) for key, N in found.items()}})
     results.write(table, results.CROSSINGS, path, origin, Stamp(spec, made_from(cells_path, images_path)))
+
+
+def _rounded_up(N):
+    """Return a whole N, so that the smallest of a curve says that the network is better there already."""
+    return None if N is None else math.ceil(N * (1 - ROUNDING))
 
 
 def _measured(column, cells, tested):
@@ -39,9 +45,8 @@ def _measured(column, cells, tested):
 def crossing(rows, versus, metric, tested):
     """Return N, N_low, N_high and upto, from which on `rows` are better than `versus` on the mean.
 
-    `versus` are cells with the same N, or all with one: a constant. `tested` has the errors of every test image. N are
-    rounded up, so that the smallest N says that the network is better there already. A score, where higher is better,
-    is compared by its distance from the best.
+    `versus` are cells with the same N, or all with one: a constant. `tested` has the errors of every test image. A
+    score, where higher is better, is compared by its distance from the best.
     """
     score = scores.named(metric.column) if metric.column in metrics.scores() else None
     distance = score.error if score else lambda errors: errors
@@ -58,5 +63,4 @@ def crossing(rows, versus, metric, tested):
     # curves are compared by the logarithm of their ratio, which has the same sign for errors and for their squares
     interval = crossing_interval(sizes, [one for _, one in errors], [one for one, _ in errors], groups)
     found = (overtaken(sizes, means[1], means[0]), *(interval or (None, None)))
-    whole = (None if N is None else math.ceil(N * (1 - ROUNDING)) for N in found)
-    return {**dict(zip(("N", "N_low", "N_high"), whole, strict=True)), "upto": sizes[-1]}
+    return {**dict(zip(("N", "N_low", "N_high"), found, strict=True)), "upto": sizes[-1]}

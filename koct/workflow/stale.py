@@ -111,6 +111,8 @@ class Stale:
         if {"N", "seed", "sweep", "seeds"} & set(keys):
             return "it is another cell's"
         keys = [key for key in keys if not key.startswith("origin")] or ["code"] * bool(keys)  # the rest tells it
+        if "archs" in keys:  # whose code is that of other networks
+            keys = [key for key in keys if key != "code"]
         if keys:
             others = [key.removeprefix("problem.options.") for key in keys if key not in IN_WORDS]
             words = [f"{listed(others)} changed"] if others else []

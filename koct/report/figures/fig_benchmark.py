@@ -79,7 +79,7 @@ def panel(axis, rows, lines, metric, names, told, styles=None):
     """Draw the curves of a sweep, and remember where each ends: (N, value, label, colour).
 
     `told` has the rows of curves.parquet, which say what was at an edge: {(sweep, arch, N): row}. `styles` are the
-    lines of curves, {arch: style}; by default all are solid.
+    lines of curves, {arch: style}, beside which what needs no sample is dotted; by default all are solid.
     """
     axis.ends = []
     sizes = sorted({row["N"] for row in rows if row["N"] != FRESH})
@@ -90,7 +90,7 @@ def panel(axis, rows, lines, metric, names, told, styles=None):
     axis.set_xlim(sizes[0] / 1.5, max(ticks) * 1.5)
     rows, lines = ([row for row in part if row[metric.column] is not None] for part in (rows, lines))
     for (arch,), group in grouped(lines, "arch").items():
-        look, height = names.line(arch), metric.mean(group)
+        look, height = names.line(arch) | ({"linestyle": ":"} if styles else {}), metric.mean(group)
         axis.axhline(height, **look)
         drawing.mark_line(axis, height, told.get((group[0]["sweep"], arch, 0), {}).get("edges"), look["color"])
         axis.ends.append((axis.get_xlim()[1], height, names.arch(arch), look["color"]))

@@ -4,6 +4,8 @@ import math
 import re
 import textwrap
 
+from matplotlib.lines import Line2D
+
 from koct.base import FRESH
 from koct.base.loglog import below_from
 from koct.metrics.curve_metric import CurveMetric
@@ -55,7 +57,7 @@ def figure(transfer_path, metrics, origins):
     tops = [textwrap.wrap(_tested_on(conditions or [home], names), room) for home, _, conditions in lines]
     above = 0.38 + 0.13 * max(map(len, tops))
     made, axes = drawing.panels(len(lines), columns, SIZE, side, side, above, below, ACROSS)
-    against_samples, crosses = {}, False
+    against_samples, crosses, unnamed = {}, False, {}
     for line, (home, sources, conditions), top in zip(axes, lines, tops, strict=True):
         metric, numbers = CurveMetric(metrics[home]), {}
         for axis, source in zip(line, sources, strict=False):
@@ -71,6 +73,10 @@ def figure(transfer_path, metrics, origins):
             axis.set_axis_off()
         drawing.share_limits(dict(enumerate(numbers)))
         label_ends(line[len(sources) - 1])
+        ends = {label: colour for axis in line[: len(sources)] for *_, label, colour in axis.ends}
+        told = {end[2] for end in line[len(sources) - 1].ends}
+        told |= {archs[arch] for rows in numbers.values() for arch, texts in rows.items() if texts}
+        unnamed |= {label: Line2D([], [], color=ends[label]) for label in ends if label not in told}
         title = "error over ×" if conditions else f"$N$ of {home} with the same error"
         crosses |= _write_below(numbers, title, archs, names) and bool(conditions)
         line[0].annotate("\n".join(top), (0, 1), (0, 20), xycoords="axes fraction", **{**SMALL, "fontsize": 8.5})
@@ -79,6 +85,8 @@ def figure(transfer_path, metrics, origins):
         axis.set_xlabel(f"training {names.counted(source)} $N$", labelpad=2)
     made.align_ylabels()
     marks = [words for words in drawing.handles(*axes.flat) if words in (drawing.AT_EDGE, drawing.UNFINISHED)]
+    if unnamed:
+        drawing.legend_below(made, unnamed)
     notes = ["×: trained under these conditions, on as many samples."] * crosses
     notes += [f"Hollow: {', or '.join(marks)}."] * bool(marks)
     drawing.note_below(made, " ".join(notes))

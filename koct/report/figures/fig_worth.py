@@ -17,8 +17,8 @@ PRODUCT = Product(
     takes=("kinds", "metrics"),
     caption="""\
 **Test error against the number of training samples**, solid where they are pairs, broken where they are scans without
-an image, broken with dots where they are images without a scan: the mean over seeds, with one dash per seed. Horizontal
-lines need no sample.
+an image, broken with dots where they are images without a scan: the mean over seeds, with one dash per seed. Dotted
+horizontal lines need no sample.
 
 At one height, the N of two curves say how many samples of one kind are worth how many of the other. At the right end,
 behind dots, are fresh samples, which never repeat. Lower panels have the same networks on scans of another kind; thin
@@ -70,6 +70,8 @@ def figure(cells_path, transfer_path, kinds, metrics):
     keys = {
         f"{kind} to learn from": Line2D([], [], color=drawing.MARK, ls=STYLES[kind]) for kind in STYLES if kind in shown
     }
+    if baselines(cells):
+        keys["no sample"] = Line2D([], [], color=drawing.MARK, ls=":")
     if len(axes) > 1:
         keys["learned from such scans"] = Line2D([], [], color=drawing.MARK, marker=".", **THIN)
     drawing.legend_below(made, keys | drawing.handles(*axes.flat), 0.08)

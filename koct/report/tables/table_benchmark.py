@@ -19,6 +19,8 @@ PRODUCT = Product(
 time of a training and that of one image. What needs no sample comes first; 0 says that it reaches the target.""",
 )
 
+LEAST_TIME = 0.001  # seconds, or milliseconds, that are told
+
 
 def table(cells_path, curves_path, budget_path):
     """Return a block per sweep: the targets, what needs no sample, and the networks."""
@@ -50,15 +52,20 @@ def table(cells_path, curves_path, budget_path):
             first = _first(names, points, count(same[0]["p"], 99_999), last)
             body.append([*first, *samples, *unused, *floor(endless.get((sweep, arch))), *_times(same)])
     return Table(
-        caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; the $N$ that "
-        r"reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of reach; the time "
-        "of a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
+        caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; "
+        + (
+            r"the $N$ that reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of "
+            "reach; "
+            if most
+            else ""
+        )
+        + "the time of a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
         + (
             " Fresh: the error with samples that never repeat, below which no $N$ goes once training is finished."
             if endless
             else ""
         )
-        + defined(names, baselines, "0: the target is reached")
+        + defined(names, baselines, "0: the target is reached" if most else "")
         + chosen(names, [*baselines, *curves, *endless.values()]),
         columns="lrr" + "r" * most + "r" * bool(endless) + "rr",
         head=[
@@ -104,4 +111,6 @@ def _times(rows):
 
 def _rounded(number):
     """Return a time with two digits."""
+    if number < LEAST_TIME:
+        return f"$<$ {LEAST_TIME:g}"
     return f"{number:.2g}" if number < 99.5 else f"{number:,.0f}"
