@@ -89,6 +89,15 @@ def test_a_network_looks_the_same_in_every_figure_whatever_else_that_shows():
     assert alone.colour("a") != alone.colour("b")
 
 
+def test_views_of_two_kinds_of_scan_are_told_with_the_kind():
+    words = ["ellipses, 30 views", "ellipses, 15 views", "fan beam, 60 views", "fan beam, 30 views", "head, 9 views"]
+    names = Names({"koct.sweeps": json.dumps({label: {"label": label} for label in words})})
+    told = [names.sweep({"sweep": label, "H": 128}) for label in words]
+    assert told == [*(f"$H = 128$ ({label})" for label in words[:4]), "$H = 128$ (head)"]
+    del names.sweeps["fan beam, 30 views"]
+    assert names.sweep({"sweep": "ellipses, 15 views", "H": 128}) == "$H = 128$ (15 views)"
+
+
 def test_networks_of_a_user_share_no_colour_while_there_are_others():
     shipped = {f"s{number}": {"colour": f"#{number}00000", "marker": "o"} for number in range(9)}
     names = Names({"koct.archs": json.dumps({"mine": {}, **shipped, "other": {}})})

@@ -13,6 +13,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 LINES = (":", "-.", (0, (6, 2)), (0, (8, 2, 1, 2, 1, 2)), (0, (1, 3)))  # of what needs no sample
 GREY = "0.35"
 SEPARATOR = ", "  # between the words of a problem's label
+NUMBER = r"[\d,.]+"
 
 
 class Names:
@@ -70,15 +71,22 @@ class Names:
         return f"$H = {row['H']}$" + (f" ({words})" if words else "")
 
     def _distinctive(self, name, H):
-        """Return the words of a sweep's label that not all labels with the same first word have, or else its name."""
+        """Return the words of a sweep's label that not all labels with the same first word have, or else its name.
+
+        The first word stands before them where labels with another one have such words, too.
+        """
         labels = {sweep: about.get("label") or "" for sweep, about in self.sweeps.items()}
-        label = labels.get(name, "")
+        label, families = labels.get(name, ""), {}
+        for other in dict.fromkeys([label, *labels.values()]):
+            families.setdefault(other.split(SEPARATOR)[0], []).append(other.split(SEPARATOR))
         words = label.split(SEPARATOR)
-        family = {other for other in labels.values() if other.split(SEPARATOR)[0] == words[0]}
-        distinctive = [word for word in words if not all(word in other.split(SEPARATOR) for other in family)]
-        alone = len(family) == 1
-        if alone and not distinctive and len(set(labels.values())) > 1:
-            distinctive = words[:1]
+        family = families.pop(words[0])
+        distinctive, alone = _telling(words, family), len(family) == 1
+        elsewhere = {
+            re.sub(NUMBER, "", word) for others in families.values() for own in others for word in _telling(own, others)
+        }
+        if any(re.sub(NUMBER, "", word) in elsewhere for word in distinctive) or (alone and families):
+            distinctive = [*words[:1], *distinctive]
         namesakes = {re.sub(r"^H\d+", "", sweep) for sweep in labels if labels[sweep] == label}
         if not label or len(namesakes) > 1 or not (distinctive or alone):
             distinctive.append(re.sub("[-_. ]+", " ", name.removeprefix(f"H{H}")).strip())
@@ -94,6 +102,11 @@ class Names:
         archs = [self.arch(arch) for arch in dict.fromkeys(took)]
         words = "Validation pairs, which $N$ does not count, chose the strength or the weights of {}."
         return words.format(listed(archs)) if archs else ""
+
+
+def _telling(words, family):
+    """Return the words that not all of a family have."""
+    return [word for word in words if not all(word in other for other in family)]
 
 
 def names_of(file):
