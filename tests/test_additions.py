@@ -189,7 +189,7 @@ def test_a_product_is_made_and_shown_and_listed(extended):
     assert "sizes of all cells" in report
     assert "<strong>Cells</strong>, counted." in report
     done = run.python("-c", f"import sys; sys.path.append('{ROOT}/benchmarks'); import pages; print(*pages.files())")
-    assert "| `table_sizes.tex` | how many cells there are |" in done.stdout
+    assert "| `table_sizes.tex` |  | how many cells there are |" in done.stdout
 
 
 def test_a_change_makes_what_was_added_again_and_nothing_else(extended):
