@@ -8,7 +8,6 @@ from made_up import cell, save
 from test_benchmark_report import table
 
 from koct.base.stamps import Stamp
-from koct.errors import KoctError
 from koct.report import drawing, products
 from koct.report.figures import fig_training
 from koct.study import aggregation, results
@@ -117,9 +116,6 @@ def test_trainings_are_drawn_up_to_their_steps_and_hollow_where_they_were_not_fi
     told = [text.get_text() for text in figure.legends[0].get_texts()]
     assert told == ["N = 16", "N = 128", "fresh", drawing.UNFINISHED]
     drawing.plt.close(figure)
-    save(tmp_path, [cell("A", "net", N) for N in (4, 16)])
-    with pytest.raises(KoctError, match="no training with `schedule: warmup-stable-decay`"):
-        fig_training.figure(tmp_path / "cells.parquet")
 
 
 def test_a_training_that_was_not_finished_has_words_of_its_own(made):

@@ -137,6 +137,11 @@ def test_png_slices_of_a_folder_are_one_patient(folder):
         list(problem.pairs(1, SIZES))
 
 
+def test_a_pool_is_of_the_file_that_its_images_are_in(folder):
+    """Which makes it stale when the file changes."""
+    assert array().files() == ["volume.npy"]
+
+
 def test_a_file_that_is_no_image_and_a_group_that_is_nowhere_are_named(folder):
     (folder / "head.tif").touch()
     (said,) = SCAN(data="head.tif", field=200.0, H=16, V=8, B=16, gap=1).check((1,), SIZES)

@@ -27,7 +27,7 @@ from koct.problems import pools
 from koct.study import cells, fitting
 
 GRID: dict[str, Any] = {"N": [4, 8], "seeds": [1, 2], "lambdas": [0.01, 1.0], "metric": "mse", "theory": False}
-GRID["pool"] = {"train": max(GRID["N"]), "val": 4, "test": 4}
+GRID["pool"] = {"train": 8, "val": 4, "test": 4}
 OTHER_PROBLEM = {"problem": "deblur", "H": 8, "blur": 0.5, "noise": 0.01}  # for networks that come alone
 STEPS = 40  # of a training: enough to see what is broken
 MOST_IN_MATRIX = 2**13  # measurements whose normal matrix is checked
@@ -52,8 +52,7 @@ def run(sources: Sequence[str], settings: Mapping[str, Any]) -> bool:
             settings = {**settings, study_file.section(cls): {"steps": STEPS, **own}}
     scans = max((_more_scans(cls, settings) for cls in classes if issubclass(cls, Architecture)), default=0)
     if isinstance(own := settings.get("pool", {}), dict):
-        enough = {"train": max(GRID["N"]) + scans}
-        settings = {**settings, "pool": {**GRID["pool"], **enough, **own}}
+        settings = {**settings, "pool": {**GRID["pool"], "train": GRID["pool"]["train"] + scans, **own}}
     return all([_kept_together({**problem, "archs": archs, **settings}) for problem in problems])
 
 

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 ELLIPSES = "ellipses"
 BELOW_AIR, METAL = -0.5, 100.0  # beyond these no value is relative to water
 FEW_HU = 50.0  # a smaller range is none of Hounsfield units
-BELOW_ZERO = (
-    0.05  # share of the largest value that an image without Hounsfield units may be below 0, as by interpolation
-)
+BELOW_ZERO = 0.05  # share of the largest value that other images may be below 0, as by interpolation
 ARRAYS = (".npy", ".npz", ".h5", ".hdf5", ".hdf")
 
 

@@ -64,7 +64,7 @@ class Slice(NamedTuple):
 def find(folder: str) -> list[str]:
     """The files with images below a folder, in order. One without an ending is DICOM if there is nothing else."""
     if os.path.isfile(folder):
-        return [folder] if kind_of(folder) else []
+        return [folder]
     paths = [path for path in _files(folder) if kind_of(path)]
     named = [path for path in paths if os.path.splitext(path)[1]]
     return named if {kind_of(path) for path in named} - {"DICOM"} else paths
@@ -98,7 +98,7 @@ def slices(folder: str, group: str | None) -> list[Slice]:
     `group` is a DICOM keyword, by default PatientID. PNG images of one folder below this one are a group, and so are
     the slices of a volume. Pixels are not read.
     """
-    paths = find(folder)
+    paths = [path for path in find(folder) if kind_of(path)]
     kinds = sorted({str(kind_of(path)) for path in paths})
     if not paths:
         there = [folder] if os.path.isfile(folder) else _files(folder)

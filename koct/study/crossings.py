@@ -28,11 +28,11 @@ def compute(cells_path, images_path, spec, path):
             for metric in (own, *(each for each in beside if _measured(each.column, [*rows, *other], tested))):
                 about = {**rows[0], "metric": metric.name, "versus": other[0]["arch"]}
                 found = crossing(rows, other, metric, tested)
-                table.append({**about, **{key: _rounded_up(N) for key, N in found.items()}})
+                table.append({**about, **{key: rounded_up(N) for key, N in found.items()}})
     results.write(table, results.CROSSINGS, path, origin, Stamp(spec, made_from(cells_path, images_path)))
 
 
-def _rounded_up(N):
+def rounded_up(N):
     """Return a whole N, so that the smallest of a curve says that the network is better there already."""
     return None if N is None else math.ceil(N * (1 - ROUNDING))
 

@@ -273,9 +273,10 @@ class Jobs:
 
     @cached_property
     def _conditions(self) -> dict[str, tuple[Any, Any, Any]]:
-        """Return label, H and V of every sweep: some labels take a look at files."""
+        """Return label, H and views of every sweep: some labels take a look at files."""
         each = {sweep.name: sweep.problem for sweep in self.study}
-        return {name: (own.label, getattr(own, "H", None), getattr(own, "V", None)) for name, own in each.items()}
+        views = {name: getattr(own, "V", None) if own.interpolates else None for name, own in each.items()}
+        return {name: (own.label, getattr(own, "H", None), views[name]) for name, own in each.items()}
 
     def _label(self, sweep: Sweep) -> str:
         """Return the label of a problem, with the number of views where another of this label and H has other ones."""

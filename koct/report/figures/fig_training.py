@@ -6,7 +6,6 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
 from koct.base import FRESH
-from koct.errors import KoctError
 from koct.report import drawing, inputs
 from koct.report.product import Product
 from koct.study.results import grouped
@@ -32,8 +31,6 @@ WIDTH = 28  # characters of a line of a title
 def figure(cells_path):
     rows, names = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", "H"))
     rows = [row for row in rows if row.get("losses")]
-    if not rows:
-        raise KoctError(f"{cells_path} has no training with `schedule: warmup-stable-decay`: there is nothing to draw")
     curves = grouped(rows, "sweep", "arch")
     titles = [f"{names.arch(arch)}\n{textwrap.fill(names.title(sweep), WIDTH)}" for sweep, arch in curves]
     above = 0.1 + 0.12 * max(title.count("\n") + 1 for title in titles)

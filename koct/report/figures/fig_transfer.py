@@ -14,6 +14,7 @@ from koct.report.figures.fig_benchmark import label_ends, panel
 from koct.report.labels import SEPARATOR
 from koct.report.markup import listed
 from koct.report.product import Product
+from koct.study.crossings import rounded_up
 from koct.study.results import baselines, grouped
 
 PRODUCT = Product(
@@ -38,7 +39,6 @@ are the error over that of the cross with the same seeds: what the change costs.
 SIZE, ACROSS = (1.55, 1.55), 0.22  # inches of a panel, and between panels
 BELOW, LINE = 28, 8.5  # points from a panel to the numbers below it, and from one line of them to the next
 SMALL = {"fontsize": 7, "textcoords": "offset points", "annotation_clip": False}
-ROUNDING = 1e-9  # relative: what a crossing at a whole N may lie above it
 
 
 def figure(transfer_path, metrics, origins):
@@ -72,11 +72,12 @@ def figure(transfer_path, metrics, origins):
         for axis in line[len(sources) :]:
             axis.set_axis_off()
         drawing.share_limits(dict(enumerate(numbers)))
-        label_ends(line[len(sources) - 1])
-        ends = {label: colour for axis in line[: len(sources)] for *_, label, colour in axis.ends}
-        told = {end[2] for end in line[len(sources) - 1].ends}
-        told |= {archs[arch] for rows in numbers.values() for arch, texts in rows.items() if texts}
-        unnamed |= {label: Line2D([], [], color=ends[label]) for label in ends if label not in told}
+        *before, last = numbers
+        label_ends(last)
+        named = {label for *_, label, _ in last.ends}
+        named |= {archs[arch] for rows in numbers.values() for arch, texts in rows.items() if texts}
+        ends = {label: colour for axis in before for *_, label, colour in axis.ends}
+        unnamed |= {label: Line2D([], [], color=ends[label]) for label in ends if label not in named}
         title = "error over ×" if conditions else f"$N$ of {home} with the same error"
         crosses |= _write_below(numbers, title, archs, names) and bool(conditions)
         line[0].annotate("\n".join(top), (0, 1), (0, 20), xycoords="axes fraction", **{**SMALL, "fontsize": 8.5})
@@ -171,7 +172,7 @@ def worth(curve, rows, metric):
     N = below_from(sizes, [math.log(alone / errors[0]) for alone in errors[1:]])
     if math.isinf(N):
         return f">{sizes[-1]:,}"
-    return f"{math.ceil(N * (1 - ROUNDING)):,}" if sizes[0] < N else f"≤{sizes[0]:,}"
+    return f"{rounded_up(N):,}" if sizes[0] < N else f"≤{sizes[0]:,}"
 
 
 def _trained(rows):

@@ -1,6 +1,5 @@
 """What the conditions of a measurement, such as dose and arc, do to the number of samples."""
 
-from koct.errors import KoctError
 from koct.report import inputs
 from koct.report.labels import SEPARATOR
 from koct.report.markup import INDENT, count, power_of_ten, short
@@ -33,8 +32,6 @@ def table(curves_path, calibration_path, budget_path, crossings_path):
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n"), empty=True)
     crossings, _ = inputs.rows(crossings_path, ("sweep", "arch", "versus", "metric", "N", "upto"), empty=True)
     families = compared(fitted, names)
-    if not families:
-        raise KoctError("no two sweeps of this study differ in the conditions of the measurement; take another study")
     shown = {sweep for family in families.values() for sweep, _ in family}
     curves, baselines, fitted, answers = (
         [row for row in rows if row["sweep"] in shown] for rows in (curves, baselines, fitted, answers)
