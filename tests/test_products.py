@@ -125,12 +125,16 @@ def test_a_product_that_a_study_does_not_have_is_refused_before_its_first_job():
     assert {product.when for product in products.products().values()} == {"always", *when.CONDITIONS}
 
 
-def test_conditions_say_the_number_of_views_once():
+def test_conditions_say_the_number_of_views_once_and_the_sweep_if_they_are_alike():
     row = {"problem": "fanbeam", "H": 128, "B": 128}
     labels = {f"{V}": {"label": f"fan beam, {V} views"} for V in (30, 60)}
     names = Names({"koct.sweeps": json.dumps(labels)})
     (found,) = table_conditions.compared([{**row, "sweep": name, "V": int(name)} for name in labels], names).values()
     assert found == [("30", "30 views"), ("60", "60 views")]
+    names.sweeps["again"] = names.sweeps["60"]
+    rows = [{**row, "sweep": name, "V": V} for name, V in (("30", 30), ("60", 60), ("again", 60))]
+    (found,) = table_conditions.compared(rows, names).values()
+    assert [words for _, words in found] == ["30 views", "60 views (60)", "60 views (again)"]
 
 
 def test_the_answer_counts_the_sweeps_that_have_something_to_beat():

@@ -1,5 +1,7 @@
 """What the conditions of a measurement, such as dose and arc, do to the number of samples."""
 
+from collections import Counter
+
 from koct.report import inputs
 from koct.report.labels import SEPARATOR
 from koct.report.markup import INDENT, count, power_of_ten, short
@@ -124,7 +126,10 @@ def compared(fitted, names):
         if len({condition for _, condition in rest}) > 1:
             size = [] if H is None else [f"$H = {H}$"]
             common = SEPARATOR.join([*everywhere[:1], *size, *everywhere[1:]])
-            families[common] = [(name, condition or "none") for name, condition in rest]
+            alike = Counter(condition for _, condition in rest)
+            families[common] = [
+                (name, (condition or "none") + f" ({name})" * (alike[condition] > 1)) for name, condition in rest
+            ]
     return families
 
 
