@@ -34,11 +34,11 @@ from koct.report import products
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark", "benchmark-long", "printed", "head"]
-STUDIES += ["labels", "mismatch", "anatomy"]
+STUDIES += ["head-256", "labels", "mismatch", "anatomy"]
 CONFIGS = {"anatomy": "docs/anatomy/config.yaml"}  # of studies that are not in config.yaml
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "ladder.parquet", "ladder.json", "transfer.parquet"]
-KEPT += [f"fig_recons_{sweep}.png" for sweep in ("H128", "H256", "H512-exact", "head", "shepp-logan")]
+KEPT += [f"fig_recons_{sweep}.png" for sweep in ("H128", "H256", "H512-exact", "head", "head-256", "shepp-logan")]
 KEPT += ["fig_recons_H128.npy", "fig_recons_H256.npy"]  # which claims are about
 PRODUCTS = [product for product in products.products().values() if not product.per_sweep]
 KEPT += [Path(path).name for product in PRODUCTS for path in product.outputs if Path(path).parent.name == "results"]
