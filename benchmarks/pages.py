@@ -295,6 +295,8 @@ TABLES = {
     "trained-longer": trained_longer,
     "mismatch": mismatch,
     "printed": printed,
+    "labels-ellipses": lambda: grid("labels", "labels-ellipses"),
+    "labels-fanbeam": lambda: grid("labels", "labels-fanbeam"),
     "mri": lambda: grid("modalities", "mri"),
     "deblur": lambda: grid("modalities", "deblur"),
 }

@@ -103,7 +103,7 @@ def run(study, options, folder, work=None, minutes=None):
             keep(study, results, folder)
             about |= {"earlier runs": earlier} if earlier else {}
             write_json(folder / "about.json", about)
-            if not study.startswith(("benchmark", "printed")):  # for those who add a network
+            if not study.startswith(("benchmark", "printed", "labels")):  # for those who add a network
                 rows.unlink()
         else:
             write_json(folder / "runs.json", [*earlier, about])
@@ -177,8 +177,8 @@ def redraw(folder):
     koct("budgets", "--spec", json.dumps(spec), "--inputs", *inputs, "--outputs", folder / "budget.parquet")
     for product in PRODUCTS:
         outputs = [folder / Path(path).name for path in product.outputs if Path(path).parent.name == "results"]
-        if outputs[0].exists():
-            inputs = [folder / name for name in product.reads]
+        inputs = [folder / name for name in product.reads]
+        if outputs[0].exists() and all(path.exists() for path in inputs):  # images.parquet is not kept
             inputs += sorted(folder.glob("fig_recons_*.npy")) if product.pictures else []
             drawn = stamps.read(outputs[0]).spec
             spec = json.dumps({name: drawn[name] for name in product.takes if name in drawn})

@@ -66,6 +66,14 @@ def test_total_variation_has_no_duality_gap(pixels):
     np.testing.assert_allclose(0.5 * (q**2).sum(1) + lam * variation, below, rtol=1e-3)
 
 
+def test_total_variation_of_a_signal_with_one_edge_moves_both_its_levels_toward_each_other():
+    """By λ over the length of each."""
+    signal = np.repeat([1.0, 3.0], [4, 8])
+    A, x = Matrix(np.eye(12), (12,), (12,)), signal[None]
+    found = TotalVariation(A, False, 3.0, 4000, 1e-7)(x, 0.4)
+    np.testing.assert_allclose(found[0], np.repeat([1 + 0.4 / 4, 3 - 0.4 / 8], [4, 8]), atol=1e-4)
+
+
 @pytest.mark.parametrize("name", SOLVERS)
 def test_an_image_depends_neither_on_its_batch_nor_on_its_library(name):
     """Neither on images that take more iterations, nor on how many are solved together."""

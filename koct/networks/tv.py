@@ -42,10 +42,10 @@ class TV(IterativeArchitecture):
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)
-        if problem.has_forward and len(problem.y_shape) not in (2, 3):
+        if problem.has_forward and len(problem.y_shape) > 3:
             yield (
                 f"images of the problem {problem.name} have {len(problem.y_shape)} axes, and total variation is for "
-                f"(height, width) or (height, width, channels); remove {self.name} from archs"
+                f"signals, (height, width) or (height, width, channels); remove {self.name} from archs"
             )
         if self.lambdas and self.validation == "none":
             yield "lambdas are tried on labelled validation pairs: set validation to labels, or leave them out"

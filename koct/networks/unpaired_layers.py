@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from koct.networks.training import rates
 from koct.operators.algebra import Operator
 
 EXACT = 1e-4  # share of the measurements: where there is no noise, a smaller residual is none
 SLACK = 1.1  # residual that is as good as the least, where none is as small as the noise
 WHITE = 8  # images of noise that say how large A is
 STEP = 0.1  # of Stein's estimate, as a share of the noise: with 1 it is biased where networks are not linear
-SMOOTHED = 1e-3  # length of a gradient, as a share of the size of images, below which TV is not sharp
+SMOOTHED = 1e-3  # length of a gradient, as a share of the largest value, below which TV is not sharp
 
 
 class Splits(nn.Module):
@@ -245,42 +246,43 @@ def half_quadratic(
 
 
 def total_variation(images: torch.Tensor) -> torch.Tensor:
-    """Return the mean length of the gradient of images (n, 1, height, width): (n,)."""
+    """Return the sum over pixels of the length of the gradient of images (n, 1, height, width): (n,)."""
     down = nn.functional.pad(images.diff(dim=-2), (0, 0, 0, 1))
     right = nn.functional.pad(images.diff(dim=-1), (0, 1))
-    return (down.square() + right.square() + SMOOTHED**2).sqrt().flatten(1).mean(1)
+    size = images.detach().abs().flatten(1).amax(1)[:, None, None, None]
+    sharp = (SMOOTHED * size).square() + torch.finfo(images.dtype).tiny  # an empty image has a gradient too
+    return (down.square() + right.square() + sharp).sqrt().flatten(1).sum(1)
 
 
 def image_prior(
-    term: Weighed, shape: tuple[int, ...], network: nn.Module, lr: float, tv: float, steps: int
-) -> torch.Tensor:
-    """Return flat images (n, size) of untrained networks, each of whose weights fit one scan (Baguer et al., 2020).
+    A: Operator, x: torch.Tensor, start: torch.Tensor, shape: tuple[int, ...], network: nn.Module, lam: float,
+    lr: float, steps: int,
+) -> torch.Tensor:  # fmt: skip
+    """Return flat images (n, size) of networks, each of whose weights are fitted to one scan (Baguer et al., 2020).
 
-    All start from the weights of `network`, whose input is noise. The weighted residual per measurement and `tv` times
-    the total variation fall along Adam's steps. An image is that of the first step whose residual noise explains; where
-    there is none, that of the step with the least loss.
+    ½‖A y − x‖² + λ TV(y) falls along Adam's steps, whose rate falls to zero, for what a network makes of `start`, flat
+    images (n, size). All begin with the weights of `network`. An image is that of the step with the least objective.
     """
-    rows, count = shape if len(shape) == 2 else (1, *shape), len(term.x)
-    noise = torch.rand(1, 1, *rows, device=term.x.device)
+    rows = shape if len(shape) == 2 else (1, *shape)
+    tiny = torch.finfo(x.dtype).tiny
+    scale = start.abs().amax(1)[:, None, None, None].clip(min=tiny)
+    inputs = start.reshape(-1, 1, *rows) / scale
     weights = {
-        name: value.detach().expand(count, *value.shape).clone().requires_grad_()
+        name: value.detach().expand(len(x), *value.shape).clone().requires_grad_()
         for name, value in network.named_parameters()
     }
-    of_each = torch.func.vmap(lambda own: torch.func.functional_call(network, own, (noise,))[0])
+    of_each = torch.func.vmap(lambda own, image: torch.func.functional_call(network, own, (image[None],))[0])
     optimiser = torch.optim.Adam(weights.values(), lr)
-    found = torch.zeros(count, math.prod(shape), device=term.x.device)
-    done = torch.zeros(count, dtype=torch.bool, device=term.x.device)
-    least = torch.full((count,), math.inf, device=term.x.device)
-    for _ in range(steps):
-        images = of_each(weights) - noise  # which a residual network adds
-        residual = term.residual(images.flatten(1))
-        losses, explained = residual / term.limit + tv * total_variation(images), residual <= term.limit
-        better = ~done & (explained | (losses < least))
+    found, least, unit = start, torch.full((len(x),), math.inf, device=x.device), None
+    for rate in rates("cosine", lr, steps):
+        images = scale * of_each(weights, inputs)
+        objectives = (A.flat(images.flatten(1)) - x).square().sum(1) / 2 + lam * total_variation(images)
+        better = objectives < least
         found = torch.where(better[:, None], images.detach().flatten(1), found)
-        least, done = torch.where(better, losses.detach(), least), done | explained
-        if bool(done.all()):
-            break
+        least = torch.where(better, objectives.detach(), least)
+        unit = objectives.detach().clip(min=tiny) if unit is None else unit
         optimiser.zero_grad()
-        losses.sum().backward()
+        (objectives / unit).sum().backward()
+        optimiser.param_groups[0]["lr"] = rate
         optimiser.step()
     return found

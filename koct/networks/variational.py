@@ -148,7 +148,7 @@ def lengths(field: Array) -> Array:
 
 
 class TotalVariation:
-    """min ½‖A y − x‖² + λ TV(y), y ≥ 0 if asked for, for images (height, width) or (height, width, channels).
+    """min ½‖A y − x‖² + λ TV(y), y ≥ 0 if asked for, for signals, images, or images (height, width, channels).
 
     TV is isotropic: the sum over pixels of the length of the gradient, of all channels together. `scale` is the size of
     the values of images, by which steps are chosen. An image is finished when it changes by less than `tolerance` of
@@ -158,7 +158,8 @@ class TotalVariation:
     def __init__(self, A: Operator, nonnegative: bool, scale: float, iterations: int, tolerance: float) -> None:
         self.term, self.nonnegative, self.scale = LeastSquares(A), nonnegative, scale
         self.iterations, self.tolerance = iterations, tolerance
-        self.shape = A.domain if len(A.domain) == 3 else (*A.domain, 1)
+        rows = (1, *A.domain) if len(A.domain) == 1 else A.domain
+        self.shape = rows if len(rows) == 3 else (*rows, 1)
         self.norm, self.inverses = 0.0, dict[float, Array]()
 
     def __call__(self, x: Array, lam: float) -> Array:

@@ -51,7 +51,9 @@ def figure(transfer_path, metrics, origins):
         kinds = [source for source in sources if _trained(tests.get((home, source), []))]
         lines += [(home, kinds, [])] * (set(kinds) > {home}) + [(home, sources, conditions)] * (len(conditions) > 1)
     archs = {row["arch"]: names.arch(row["arch"]) for row in _trained(rows)}
-    below, side = (BELOW + LINE * (2 + len(archs))) / 72, 0.2 + 0.052 * max(13, *map(len, archs.values()))
+    sources = {arch: {row["sweep"] for row in same} for (arch,), same in grouped(_trained(rows), "arch").items()}
+    compared = sum(len(sweeps) > 1 for sweeps in sources.values())  # others have no numbers below
+    below, side = (BELOW + LINE * (2 + compared)) / 72, 0.2 + 0.052 * max(13, *map(len, archs.values()))
     columns = max(len(sources) for _, sources, _ in lines)
     room = int((columns * (SIZE[0] + ACROSS) + side) * 72 / 4.8)  # letters
     tops = [textwrap.wrap(_tested_on(conditions or [home], names), room) for home, _, conditions in lines]
