@@ -43,6 +43,7 @@ KEPT += ["fig_recons_H128.npy", "fig_recons_H256.npy"]  # which claims are about
 PRODUCTS = [product for product in products.products().values() if not product.per_sweep]
 KEPT += [Path(path).name for product in PRODUCTS for path in product.outputs if Path(path).parent.name == "results"]
 KEPT.remove("README.md")  # whose links lead to what is not kept
+ALSO_KEPT = {"labels": ["images.parquet"]}  # which its table_worth reads
 LARGEST = 2e6  # bytes of a file that is kept, unless it is of the study `full`: pages, and figures of many sweeps
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
@@ -143,7 +144,7 @@ def keep(study, results, folder):
     for path in folder.iterdir():
         if path.is_file() and path.name not in ("rows.tar.xz", "picture.npz"):  # the latter of benchmarks/picture.py
             path.unlink()
-    for name in KEPT:
+    for name in (*KEPT, *ALSO_KEPT.get(study, ())):
         large = name == "planner.html" or ((results / name).exists() and (results / name).stat().st_size > LARGEST)
         if (results / name).exists() and (study == "full" or not large):
             shutil.copy(results / name, folder / name)
@@ -178,7 +179,7 @@ def redraw(folder):
     for product in PRODUCTS:
         outputs = [folder / Path(path).name for path in product.outputs if Path(path).parent.name == "results"]
         inputs = [folder / name for name in product.reads]
-        if outputs[0].exists() and all(path.exists() for path in inputs):  # images.parquet is not kept
+        if outputs[0].exists():
             inputs += sorted(folder.glob("fig_recons_*.npy")) if product.pictures else []
             drawn = stamps.read(outputs[0]).spec
             spec = json.dumps({name: drawn[name] for name in product.takes if name in drawn})

@@ -51,8 +51,8 @@ def figure(transfer_path, metrics, origins):
         kinds = [source for source in sources if _trained(tests.get((home, source), []))]
         lines += [(home, kinds, [])] * (set(kinds) > {home}) + [(home, sources, conditions)] * (len(conditions) > 1)
     archs = {row["arch"]: names.arch(row["arch"]) for row in _trained(rows)}
-    sources = {arch: {row["sweep"] for row in same} for (arch,), same in grouped(_trained(rows), "arch").items()}
-    compared = sum(len(sweeps) > 1 for sweeps in sources.values())  # others have no numbers below
+    trained_on = {arch: {row["sweep"] for row in same} for (arch,), same in grouped(_trained(rows), "arch").items()}
+    compared = sum(len(sweeps) > 1 for sweeps in trained_on.values())  # others have no numbers below
     below, side = (BELOW + LINE * (2 + compared)) / 72, 0.2 + 0.052 * max(13, *map(len, archs.values()))
     columns = max(len(sources) for _, sources, _ in lines)
     room = int((columns * (SIZE[0] + ACROSS) + side) * 72 / 4.8)  # letters
