@@ -295,7 +295,7 @@ def test_half_quadratic_splitting_with_nothing_to_denoise_gives_weighted_least_s
     best = np.linalg.lstsq(matrix / std[:, None], (x / std).T, rcond=None)[0].T
     variance = torch.as_tensor(1e-6 * np.tile(std**2, (2, 1)))  # the residual decides, and no noise in it
     term = unpaired_layers.Weighed.of(Matrix(matrix, (5,), (12,)), torch.as_tensor(x), variance)
-    found = unpaired_layers.half_quadratic(term, lambda images, level: images, [1.0, 0.1], [1.0], 30)
+    found = unpaired_layers.half_quadratic(term, lambda images, level: images, [1.0, 0.1], [1.0], 30, torch.zeros(2))
     np.testing.assert_allclose(found.numpy(), best, rtol=1e-4, atol=1e-6)
 
 
@@ -306,6 +306,19 @@ def test_a_penalty_leads_from_what_is_given_to_least_squares():
     for penalty in (0.1, 3.0):
         wanted = np.linalg.solve(matrix.T @ matrix + penalty * np.eye(4), (x @ matrix + penalty * z)[0])
         np.testing.assert_allclose(term.nearest(torch.as_tensor(z), penalty, 8)[0], wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.05])
+def test_a_residual_is_explained_by_the_noise_and_by_what_the_operator_gets_wrong(wrong):
+    random = np.random.default_rng(3)
+    A, y = random.standard_normal((400, 16)), random.random((3, 16))
+    variance = random.uniform(0.01, 0.03, 400)
+    x = y @ (A + wrong * random.standard_normal(A.shape)).T + variance**0.5 * random.standard_normal((3, 400))
+    x, variance, y = (torch.as_tensor(each).float() for each in (x, np.tile(variance, (3, 1)), y))
+    term = unpaired_layers.Weighed.of(Matrix(A, (4, 4), (400,)), x, variance)
+    of_noise, limit, true = 400, term.limit(True), term.residual(y)
+    assert ((limit > 0.95 * of_noise) & (limit < 1.5 * true)).all()
+    assert (limit > 0.8 * true).all()
 
 
 def test_a_deep_image_prior_has_the_same_bits_twice(pool, monkeypatch):

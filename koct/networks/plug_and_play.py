@@ -1,8 +1,8 @@
 """Plug-and-play: a denoiser that learns from images alone, and the known operator at the test.
 
 Venkatakrishnan, Bouman and Wohlberg, 2013; a U-Net that is told the noise, and half-quadratic splitting as Zhang et
-al., Plug-and-play image restoration with deep denoiser prior, 2021. The noise of the problem chooses the weight of the
-prior. No fit knows an operator, so that one serves all of them.
+al., Plug-and-play image restoration with deep denoiser prior, 2021. The noise of the problem and the error of its
+operator choose the weight of the prior. No fit knows an operator, so that one serves all of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class PlugAndPlay(UNetArchitecture):
     colour = "#ef6c00"
     marker = "X"
     learns_from = "images"
+    numbers = 2
 
     validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")  # type: ignore[assignment]
     noisiest: float = option(
@@ -29,7 +30,7 @@ class PlugAndPlay(UNetArchitecture):
     clearest: float = option("the same of the weakest noise", default=0.02, above=0)
     weights: tuple[float, ...] = option(
         "weights of the denoised image at the test, times the variance of its noise, largest first: the first"
-        " with a residual that noise explains is taken",
+        " with a residual that noise and the error of the operator explain is taken",
         default=(30.0, 10.0, 3.0, 1.0, 0.3, 0.1),
         items=1,
         above=0,
@@ -87,7 +88,10 @@ class PlugAndPlay(UNetArchitecture):
         parts = zip((network.tensor(x) / network.scale).split(TOGETHER), variance.split(TOGETHER), strict=True)
         with torch.no_grad():
             terms = (Weighed.of(A, *part) for part in parts)
-            found = [half_quadratic(term, denoise, levels, self.weights, self.inner) for term in terms]
+            found = [
+                half_quadratic(term, denoise, levels, self.weights, self.inner, term.limit(nonnegative))
+                for term in terms
+            ]
         return network.scale * torch.cat(found)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:

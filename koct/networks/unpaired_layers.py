@@ -15,10 +15,11 @@ import torch
 from torch import nn
 
 from koct.networks.training import rates
+from koct.networks.unlabelled import model_error
+from koct.networks.variational import LeastSquares
 from koct.operators.algebra import Operator
 
 EXACT = 1e-4  # share of the measurements: where there is no noise, a smaller residual is none
-SLACK = 1.1  # residual that is as good as the least, where none is as small as the noise
 WHITE = 8  # images of noise that say how large A is
 STEP = 0.1  # of Stein's estimate, as a share of the noise: with 1 it is biased where networks are not linear
 SMOOTHED = 1e-3  # length of a gradient, as a share of the largest value, below which TV is not sharp
@@ -192,10 +193,15 @@ class Weighed(NamedTuple):
         variance = torch.where(variance.amax(1, keepdim=True) > 0, variance, exact + 0 * variance)
         return cls(A, x, torch.where(variance > 0, 1 / variance, 0))
 
-    @property
-    def limit(self) -> torch.Tensor:
-        """What the noise alone gives as `residual` in the mean, (n,): the number of measurements."""
-        return (self.weights > 0).sum(1)
+    def limit(self, nonnegative: bool) -> torch.Tensor:
+        """Return `residual` of the true images in the mean, (n,): that of the noise, and an estimate of what A adds."""
+        there, squares = self.weights > 0, LeastSquares(self.A)
+        count, noise = there.sum(1), torch.where(there, 1 / self.weights, 0).sum(1)
+        wrong = [
+            model_error(squares, x, nonnegative, float(of_noise))
+            for x, of_noise in zip(self.x.float().split(1), noise, strict=True)
+        ]
+        return count * (1 + torch.as_tensor(wrong, device=noise.device) / noise.clip(min=torch.finfo(noise.dtype).tiny))
 
     def residual(self, y: torch.Tensor) -> torch.Tensor:
         """Return ‖A y − x‖², weighted, of flat images: (n,)."""
@@ -225,12 +231,13 @@ def half_quadratic(
     levels: Sequence[float],
     weights: Sequence[float],
     iterations: int,
+    limit: torch.Tensor,
 ) -> torch.Tensor:
     """Return flat images by half-quadratic splitting, with a denoiser as the prior (Zhang et al., 2021).
 
     By turns, y is what fits the measurements and is near z, and z is y without noise of a level; levels fall. `weights`
-    of the prior fall, too. An image is that of the first of them with a residual that noise explains: Morozov's
-    discrepancy principle. Where none has, A is not quite right, and it is the first that is nearly as good as the best.
+    of the prior fall, too. An image is that of the first of them with a residual within its limit (n,): Morozov's
+    discrepancy principle. Where none has, it is that with the least residual.
     """
     images, residuals = [], []
     for weight in weights:
@@ -240,8 +247,7 @@ def half_quadratic(
         images.append(z)
         residuals.append(term.residual(z))
     found = torch.stack(residuals)
-    limit = torch.maximum(term.limit, SLACK**2 * found.amin(0))
-    first = (found <= limit).int().argmax(0)
+    first = (found <= torch.maximum(limit, found.amin(0))).int().argmax(0)
     return torch.stack(images)[first, torch.arange(len(first), device=first.device)]
 
 
