@@ -11,6 +11,7 @@ from conftest import TINY, TINY_SWEEP
 from made_up import cell
 
 from koct.base import FRESH
+from koct.base.files import read_json, write_json
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
@@ -93,8 +94,13 @@ def test_networks_are_tested_on_other_pairs_without_a_fit(checkout):
     for made, brought in (("cells", "brought"), ("transfer", "brought/transfer")):
         shutil.copytree(study.path(f"results/{made}"), elsewhere.path(f"results/{brought}"))
     elsewhere.path(paths.brought_transfer("T4", "other", "ko", 4, 1)).unlink()
-    jobs = elsewhere.plan()
-    assert (jobs["fit"], jobs["transfer"]) == (1, 1)
+    changed = {"code": {"code": "another"}, "pairs": {"tested_seed": 4}}
+    for arch, differs in (("ko", changed["code"]), ("fc", changed["pairs"])):
+        row = elsewhere.path(paths.brought_transfer("T4", "same", arch, 8, 1))
+        content, stamp = read_json(row)
+        write_json(row, content, stamp._replace(spec={**stamp.spec, **differs}))
+    jobs = elsewhere.plan()  # no edit of code alone makes a fit again
+    assert (jobs["fit"], jobs["transfer"]) == (2, 2)
     elsewhere.snakemake("results/transfer.parquet")
     numbers = [*key, "sweep", "tested_on", "mse", "ssim"]
     assert elsewhere.table("transfer")[numbers].equals(rows[numbers])

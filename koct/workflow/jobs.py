@@ -33,6 +33,7 @@ from koct.workflow import planned, resources, sources, when
 
 NONE = "(?!)"  # a pattern that matches nothing
 FEW_CELLS = 1000  # whose collection is submitted with what follows
+TESTED = ("tested_on", "tested", "tested_seed", "tested_pool")  # in the spec of a row on other pairs
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
 
 
@@ -93,24 +94,28 @@ class Jobs:
         return place
 
     def _transfer(self, **cell: Any) -> tuple[str, str]:
-        """Return where a row on other pairs is, or will be, and the hash of what it has to be.
+        """Return where a row on other pairs is, or will be, and the hash of its spec.
 
-        It is elsewhere if one is there that the same code made.
+        It is elsewhere if one is there that was made from the same, and tested on the same pairs.
         """
         own, place = paths.transfer(**cell), paths.brought_transfer(**cell)
-        wanted = checksum_of(json.loads(self.transfer_spec(SimpleNamespace(**cell))))
+        spec = json.loads(self.transfer_spec(SimpleNamespace(**cell)))
         if not os.path.isfile(place) or os.path.exists(own):
-            return own, wanted
+            return own, checksum_of(spec)
         from koct.base.files import read_json  # which imports NumPy
 
         try:
-            if checksum_of(read_json(place)[1].spec) == wanted:
-                return place, wanted
-            reason = "other options or other code, on other pairs"
+            row, stamp = read_json(place)
+            made = {key: value for key, value in cell.items() if key != "other"}
+            reason = brought.refused(row, stamp.spec, made, self._wanted(cell["sweep"], cell["arch"]))
+            if any(stamp.spec.get(key) != spec[key] for key in TESTED):
+                reason = "other pairs to be tested on"
         except (ValueError, OSError, KoctError):
             reason = "another format"
+        if not reason:
+            return place, checksum_of(stamp.spec)
         self.refused[reason] += 1
-        return own, wanted
+        return own, checksum_of(spec)
 
     def _wanted(self, name: str, arch_name: str) -> dict[str, Any]:
         """Return what rows from elsewhere have to be."""
